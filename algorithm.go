@@ -25,19 +25,19 @@ const (
 	AlgorithmLeakyBucket          Algorithm = "LeakyBucket"          // see [LeakyBucket]
 )
 
-// AlgorithmInFlight is the [Algorithm] of a rule that limits how many requests run at the same time: [Rate.Requests] of
-// them, each for at most [Rate.Per], which is at most 24 hours. A request holds its units from the grant until its
-// [Reservation] is done, settled or canceled, or for Per if that never happens, as after a crash.
+// AlgorithmInFlight is the [Algorithm] of a rule that limits how many requests run at the same time. A key can hold
+// [Rate.Requests] units at once. A request holds its units from the grant until its [Reservation] is done, settled or
+// canceled. If that never happens, as after a crash, it holds them for [Rate.Per], which is at most 24 hours.
 //
-// Bound: a key never holds more than Requests units, if no work lasts longer than Per. A key has at most 65,536 holds.
+// Bound: a key never holds more than Requests units if no work lasts longer than Per. A key serves at most 65,536 requests at
+// once.
 //
-// Only [RateLimiter.Reserve] and [RateLimiter.ReserveWait] ask such a rule, because nobody could end what another call
-// holds; [RuleStats.Unheld] counts the other requests. RetryAfter is a bound: the time until enough holds are over if
-// nobody ends one before. All rates of the rule have the same Per. There is no limiter with this algorithm.
+// Such a rule applies only to [RateLimiter.Reserve] and [RateLimiter.ReserveWait], because no other call can end what
+// it holds; [RuleStats.Unheld] counts the other requests. RetryAfter is an upper bound: the time until enough units are
+// free if no request ends early. All rates of the rule have the same Per. There is no limiter with this algorithm.
 const AlgorithmInFlight Algorithm = "InFlight"
 
-// Algorithms returns the names of the five algorithms of this package: first the token bucket and the leaky bucket,
-// then the three that count in windows.
+// Algorithms returns the names of the five algorithms of this package: the two buckets, then the three with windows.
 func Algorithms() (names []Algorithm) {
 	for _, a := range algorithmList {
 		names = append(names, a.name)
@@ -71,8 +71,7 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 // [Unlimited], for a custom algorithm, and for [AlgorithmInFlight]. An empty Algorithm is [AlgorithmTokenBucket].
 //
 // The number holds for a key that is not reset and whose rate does not change. A [Store] that counts in whole
-// microseconds, such as one in Redis, may grant a little less; for its exact number, divide r.Per and d by
-// [time.Microsecond].
+// microseconds, such as one in Redis, may grant a little less; for its number, divide r.Per and d by time.Microsecond.
 func (a Algorithm) MaxIn(r Rate, d time.Duration) int {
 	algorithm, known := algorithms[cmp.Or(a, AlgorithmTokenBucket)]
 	switch {
@@ -84,7 +83,7 @@ func (a Algorithm) MaxIn(r Rate, d time.Duration) int {
 	return int(min(algorithm.maxGranted(r, uint64(d)), math.MaxInt))
 }
 
-// algorithmList is the table of the five algorithms, in the order of Algorithms.
+// algorithmList has a row for each of the five algorithms, in the order in which Algorithms names them.
 var algorithmList = []algorithm{
 	newAlgorithm[tokenBucketState](AlgorithmTokenBucket, newTokenBucketConfig, NewTokenBucket, nil),
 	newAlgorithm[leakyBucketState](AlgorithmLeakyBucket, newLeakyBucketConfig, NewLeakyBucket, nil),
@@ -93,10 +92,9 @@ var algorithmList = []algorithm{
 	newAlgorithm[slidingLogState](AlgorithmSlidingWindowLog, newSlidingLogConfig, NewSlidingWindowLog, exact.MaxOfLog),
 }
 
-// inFlight is the row of AlgorithmInFlight, as in algorithmList.
+// inFlight is the row for AlgorithmInFlight. It is not in algorithmList, because only rules can have this algorithm.
 var inFlight = algorithm{
-	name: AlgorithmInFlight, windowed: true,
-	validate: Rate.inFlight,
+	name: AlgorithmInFlight, windowed: true, validate: Rate.inFlight,
 	keys: func(t *engine.Timeline, r engine.Rates, maxKeys int) (engine.Keys, error) {
 		return engine.NewInFlight(t, r, maxKeys, func(r engine.Rate) error { return Rate(r).inFlight() }, &refusals)
 	},
@@ -115,7 +113,7 @@ func (r Rate) inFlight() error {
 	return err
 }
 
-// algorithms maps the name of each algorithm of a rule to its row: those in algorithmList, and inFlight.
+// algorithms has the row of each algorithm that a rule can have, by name: those in algorithmList, and inFlight.
 var algorithms = byName(slices.Concat(algorithmList, []algorithm{inFlight}))
 
 func byName(rows []algorithm) map[Algorithm]algorithm {
@@ -133,7 +131,7 @@ type algorithm struct {
 	// windowed is true if the algorithm counts in windows. It then has no burst, and all rates of a rule have one Per.
 	windowed bool
 
-	// validate returns all that is wrong with the rate r for this algorithm, joined, or nil, by field of Rate.
+	// validate returns all that is wrong with the rate r for this algorithm, joined, or nil. Each error has a field of Rate.
 	validate func(r Rate) error
 
 	// keys makes the engine.Keys of a rule, which hold the state of all its keys in this process.
@@ -142,8 +140,8 @@ type algorithm struct {
 	// limiter calls the algorithm's constructor, such as NewTokenBucket.
 	limiter func(r Rate, opts ...Option) (Limiter, error)
 
-	// maxGranted returns the largest number of units, at most 2^64-1, that a key can be granted at the valid rate r in
-	// a closed interval of length nanoseconds.
+	// maxGranted returns how many units, at most 2^64-1, a key is granted at most at the valid rate r in a closed
+	// interval. Its length is in nanoseconds.
 	maxGranted func(r Rate, length uint64) uint64
 }
 
@@ -155,8 +153,7 @@ func newAlgorithm[S any, C engine.Grower[S, C], L Limiter](
 	maxOfWindows func(requests, per, length uint64) uint64,
 ) algorithm {
 	return algorithm{
-		name:     name,
-		windowed: maxOfWindows != nil,
+		name: name, windowed: maxOfWindows != nil,
 		validate: func(r Rate) error {
 			_, err := configure(r, time.Time{})
 			return err
@@ -201,10 +198,10 @@ func newKeys[S any, C engine.Grower[S, C]](
 	}, &refusals)
 }
 
-// algorithmNames returns the names of the algorithms of this package, sorted.
+// algorithmNames returns the names of all algorithms that a rule can have, sorted.
 func algorithmNames() []string { return ruleconfig.NamesIn(configAlgorithms()) }
 
-// configAlgorithms returns the algorithms of this package as values of the type ruleconfig.Algorithm.
+// configAlgorithms returns all algorithms that a rule can have, as values of the type ruleconfig.Algorithm.
 func configAlgorithms() (all []ruleconfig.Algorithm) {
 	for _, a := range algorithms {
 		all = append(all, ruleconfig.Algorithm{Name: string(a.name), Windowed: a.windowed, Leaks: a.name == AlgorithmLeakyBucket})
@@ -220,8 +217,7 @@ var refusals = engine.Refusals{
 	},
 }
 
-// otherWindow returns an error if the algorithm counts in windows and the Per of r, the rate of a tier, differs from
-// the Per of base, the rate of the rule.
+// otherWindow returns an error if the algorithm counts in windows and a tier with the rate r has another Per than base.
 func (a algorithm) otherWindow(base, r Rate) error {
 	if !a.windowed || r.Per == base.Per {
 		return nil

@@ -15,15 +15,12 @@ import (
 // AddRule adds the rule r after all rules of the limiter. If r is invalid, or if the limiter already has a rule with
 // the same name, AddRule changes nothing and returns an error that matches [ErrInvalidConfig].
 func (l *RateLimiter) AddRule(r Rule) error {
-	return l.edit(func(c *change) error {
-		return c.put("rules["+strconv.Itoa(c.set.rules.NumNamed())+"]", nil, r, false)
-	})
+	return l.edit(func(c *change) error { return c.put("rules["+strconv.Itoa(c.set.rules.NumNamed())+"]", nil, r, false) })
 }
 
-// SetRule puts the rule r in the place of the rule with the same name or, if there is none, adds r after all rules. As
-// with [RateLimiter.Replace], the keys of the rule keep what they have used if Algorithm and Key stay the same. A rule
-// with the name of the default rule replaces the default rule. If r is invalid, SetRule changes nothing and returns an
-// error that matches [ErrInvalidConfig].
+// SetRule puts the rule r in the place of the rule with the same name or, if there is none, adds r after all rules. As with
+// [RateLimiter.Replace], the keys of the rule keep what they have used if Algorithm and Key stay the same. r may have the
+// name of the default rule. If r is invalid, SetRule changes nothing, and the error matches [ErrInvalidConfig].
 func (l *RateLimiter) SetRule(r Rule) error {
 	return l.edit(func(c *change) error { return c.setRule("rule", r) })
 }
@@ -86,11 +83,11 @@ func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
 		}
 		updated := old.Rule
 		updated.Rate = r
-		if old.Limiter != nil && r == (Rate{}) { // given a zero rate, put would keep the old rate
+		if old.Limiter != nil && r == (Rate{}) { // report the error here, because put would keep the old rate
 			return errors.Join(atPath("rules["+strconv.Quote(rule)+"].rate", r.Validate())...)
 		}
 		if old.Limiter != nil && r == old.Rate {
-			if err := c.tell(old, r); err != nil { // needed because other code may have set another rate
+			if err := c.tell(old, r); err != nil { // in case other code has set another rate in the Limiter
 				return err
 			}
 		}
@@ -119,7 +116,8 @@ func (l *RateLimiter) Reload(configs []map[string]any, defaultConfig map[string]
 	return l.ReloadIf(configs, defaultConfig, nil)
 }
 
-// ReloadIf is Reload, but first calls accept, without a lock, with the new rules. An error of accept refuses them. accept may be nil.
+// ReloadIf does what [RateLimiter.Reload] does, but first calls accept with the new rules; no lock is held. If accept
+// returns an error, nothing changes and ReloadIf returns the error. accept may be nil.
 func (l *RateLimiter) ReloadIf(configs []map[string]any, defaultConfig map[string]any, accept func([]Rule, *Rule) error) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
@@ -149,25 +147,25 @@ func (l *RateLimiter) ReloadIf(configs []map[string]any, defaultConfig map[strin
 	})
 }
 
-// A change is one call of a method that changes the rules. It is planned while the lock RateLimiter.changing is held,
-// but user code runs without that lock (see package hooks). If another change was made meanwhile, it is planned again.
+// A change is one call of a method that changes the rules, such as AddRule. The method try plans and makes the change
+// while it holds the lock RateLimiter.changing. User code runs without that lock (see package hooks), so the rules may
+// change meanwhile: after each call of user code, try plans the change again.
 type change struct {
 	l     *RateLimiter
 	calls hooks.Calls
 	built []*hooks.Built // custom limiters from BuildFuncs; the method end closes those that no rule uses
 
-	// The fields below are the plan. Each try starts a new plan.
+	// The fields below are the plan, which says what to change. Each call of try starts a new plan.
 	set, next *ruleSet                        // the rules before and after the change
 	out, in   []*activeRule                   // the rules that the change removes, and the rules that it adds
 	commits   []func(now instant)             // each gives the keys of one rule their new rate; called by commit
 	rates     hooks.Teller[*activeRule, Rate] // calls SetRate of custom limiters
 }
 
-// maxTries is how often edit plans a change. Only a custom limiter whose SetRate changes the rules can cause so many tries.
+// maxTries is how often edit calls try. Only a custom limiter whose SetRate changes the rules can need so many calls.
 const maxTries = 100
 
-// edit makes one change of the rules. The function plan says what to change, and calls no user code itself. If edit
-// returns an error, no rule has changed.
+// edit makes one change of the rules, or returns an error. The function plan says what to change; it calls no user code.
 func (l *RateLimiter) edit(plan func(c *change) error) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
@@ -184,7 +182,7 @@ func (l *RateLimiter) edit(plan func(c *change) error) error {
 	return &ConfigError{"rules", "changed " + strconv.Itoa(maxTries) + " times", "must not be changed by each SetRate that the change calls"}
 }
 
-// try plans the change c and, if nothing is wrong, makes it. done is false if edit must call user code first.
+// try plans the change c and, if all is well, makes it. If done is false, edit must call user code and then try again.
 func (c *change) try(plan func(c *change) error) (done bool, err error) {
 	l := c.l
 	l.changing.Lock()
@@ -242,9 +240,8 @@ func (c *change) swap(out, in *activeRule) {
 	}
 }
 
-// put plans that the new rule r takes the place of the current rule old. If old is nil, r comes after all rules. put
-// returns all mistakes in r; path is the name of r in these errors. It compares r only with the current rules that
-// may be in conflict with r.
+// put plans that the new rule r takes the place of the current rule old, or comes after all rules if old is nil. It returns
+// all mistakes in r; path is the name of r in these errors. It compares r only with rules that it may conflict with.
 func (c *change) put(path string, old *activeRule, r Rule, isDefault bool) error {
 	check, named := c.newCheck(), c.set.named(r.completed(isDefault).Name)
 	if named != nil && named != old {
@@ -265,8 +262,7 @@ func (c *change) put(path string, old *activeRule, r Rule, isDefault bool) error
 	return err
 }
 
-// setRule plans that the new rule r takes the place of the rule with the same name. If there is none, r comes after all
-// rules. path is the name of r in errors.
+// setRule plans that r takes the place of the rule with its name, or comes after all rules. path is its name in errors.
 func (c *change) setRule(path string, r Rule) error {
 	old := c.set.named(r.completed(false).Name)
 	return c.put(path, old, r, old != nil && old.isDefault)
@@ -293,9 +289,9 @@ func (c *change) replace(rules []Rule, defaultRule *Rule) error {
 	return errors.Join(problems...)
 }
 
-// addOthers adds to check the current rules that may be in conflict with the new rule r, which has a Limiter. The
-// rule r replaces the rules old and named, which may be nil. If no current rule has a Limiter, addOthers also adds the
-// rates of all rules that stay: the store must now support giving their units back, in case the new Limiter denies.
+// addOthers tells check which current rules may be in conflict with the new rule r, which has a Limiter. The rule r
+// replaces the rules old and named, which may be nil. If r is the first rule with a Limiter and there is a store, addOthers
+// also checks the rates of all other rules: the store must be able to give their units back if the Limiter denies.
 func (c *change) addOthers(check *ruleCheck, r *Rule, isDefault bool, old, named *activeRule) {
 	firstCustom, place := c.set.custom == 0 && c.l.remote != nil, r.place(isDefault)
 	for _, other := range c.set.rules {
@@ -364,7 +360,7 @@ func (c *change) tell(old *activeRule, r Rate) error {
 	return nil
 }
 
-// end cleans up after the change c, even if it has failed. A Limiter that got a new rate gets the old rate back if
+// end cleans up after the change c, whether or not it was made. A Limiter that got a new rate gets the old rate back if
 // its rule did not change. A Limiter that a BuildFunc has made is closed if no rule uses it.
 func (c *change) end() {
 	c.rates.Undo(func(old *activeRule) (rate Rate, other bool) {

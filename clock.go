@@ -12,13 +12,12 @@ import (
 // monotonic clock. [FakeClock] is a Clock for tests.
 //
 // A limiter calls Now once for each decision, while it holds a lock. So Now must be safe for concurrent use by multiple
-// goroutines and must not call the limiter.
+// goroutines, and must not call the limiter.
 //
 // A Clock may also have the method After(time.Duration) <-chan time.Time, as [FakeClock] and the clocks of
-// github.com/benbjohnson/clock have. The Wait methods then wait until the Clock says that the time has passed;
-// otherwise they wait in real time.
+// github.com/benbjohnson/clock have. Only then do the Wait methods wait by this Clock, and not in real time.
 type Clock interface {
-	// Now returns the time. It may step back: for a key, the time then stands still until the clock has caught up, and
+	// Now returns the time. If it steps back, the time of each key stands still until the clock has caught up, and
 	// [Result.RetryAfter] includes that wait.
 	//
 	// When the limiter is made, a clock that is not set yet may return a time outside the years 1678 to 2262. As soon
@@ -64,10 +63,10 @@ func newTimeline(c Clock) engine.Timeline {
 	return engine.NewTimeline(c, nil)
 }
 
-// termRange is the text in errors for a term that validTerm refuses.
+// termRange is the text in errors for a time that validTerm refuses.
 const termRange = "must be from a microsecond to 24 hours"
 
-// validTerm reports whether the units of a reservation can be given back, or be in flight, for this time.
+// validTerm reports whether the units of a reservation can be given back, or one request can run, for the time d.
 func validTerm(d time.Duration) bool { return d >= time.Microsecond && d <= 24*time.Hour }
 
 // spanRange is the text in errors for a TTL, a HoldFor or the time of a warm-up that validSpan refuses.

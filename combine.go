@@ -8,9 +8,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
-// combine sets res to the Result of the binding rule, but with the smallest Remaining of all rules of its unit, and with
-// the largest Delay of all rules. parts has the answers of the rules, and costs are the Costs of the request. binding is
-// the index of the binding rule; -1 if none enforces.
+// combine writes the answer to a request to res: the Result of the binding rule (see RateLimiter.Check), but with the
+// smallest Remaining of all rules of its unit, and with the largest Delay of all rules. parts has the answers of the
+// rules, and costs are the Costs of the request. binding is the index of the binding rule, or -1 if no rule enforces.
 func combine(rules []*activeRule, parts []engine.Part, passes bool, costs []Cost, res *Result) (binding int) {
 	binding, units := -1, false
 	left, delay := uint64(math.MaxUint64), time.Duration(0)
@@ -43,9 +43,9 @@ func combine(rules []*activeRule, parts []engine.Part, passes bool, costs []Cost
 	return binding
 }
 
-// combineUnits does what combine does, for rules of several units. If the request passes, the binding rule is one of
-// those that count the first unit of the request: "" for requests, otherwise the first of its costs. The parameter first
-// is the index of the binding rule of all units. left is the smallest number of units left of the binding rule's unit.
+// combineUnits finds the binding rule if the rules have several Units. Only the rules of one Unit can bind: for a
+// denied request, the Unit of the rule with the index first; for a granted one, "" if a rule counts requests, and
+// otherwise the first Unit in costs that a rule counts. left is the smallest number of units left in these rules.
 func combineUnits(rules []*activeRule, parts []engine.Part, passes bool, costs []Cost, first int) (binding int, left uint64) {
 	counts := func(unit string) bool {
 		for i, r := range rules[:len(parts)] {

@@ -14,8 +14,7 @@ import (
 )
 
 // DecodeRules reads rules from maps, such as those that encoding/json or a YAML decoder makes of a file. It returns the
-// rules in the maps configs, in their order, and the rule in the map defaultConfig, or nil if that map is nil. There
-// must be at least one rule.
+// rules in configs, in their order, and the rule in defaultConfig, or nil if that is nil. Having no rule is an error.
 //
 // The map of a [Rule] has the fields algorithm and algoConfig, and may have endpoint, name, key, mode, additional,
 // tiers, warmup and onStoreError. Instead of an algoConfig, the map of the rule may have the fields of the algoConfig
@@ -44,7 +43,7 @@ type decoder struct {
 	set   *settings  // settings of the limiter
 	check *ruleCheck // checks each rule against the rules read before it
 
-	// kept returns the Limiter of the current rule with this name, or nil if a rule with this config needs a new
+	// kept returns the Limiter that the current rule with this name has, or nil if the rule in the config needs a new
 	// Limiter. The field kept is nil if there are no current rules.
 	kept func(name string, a Algorithm, algoConfig map[string]any) Limiter
 }
@@ -52,14 +51,10 @@ type decoder struct {
 func newDecoder(set *settings) *decoder {
 	custom := set.factory.registry()
 	return &decoder{set: set, check: newRuleCheck(set), Reader: ruleconfig.NewReader(ruleconfig.Caller{
-		Problem:     func(field, value, reason string) error { return &ConfigError{field, value, reason} },
-		Field:       fieldOf,
-		More:        func(n int) error { return ruleconfig.More(n, ErrInvalidConfig) },
-		Algorithms:  configAlgorithms(),
-		Custom:      custom.Algorithm,
-		CustomNames: custom.Names,
-		Refused:     refusedRate,
-		MaxRules:    maxRules,
+		Problem:    func(field, value, reason string) error { return &ConfigError{field, value, reason} },
+		Field:      fieldOf,
+		More:       func(n int) error { return ruleconfig.More(n, ErrInvalidConfig) },
+		Algorithms: configAlgorithms(), Custom: custom.Algorithm, CustomNames: custom.Names, Refused: refusedRate, MaxRules: maxRules,
 	})}
 }
 
@@ -124,8 +119,8 @@ func (d *decoder) decodeOne(path string, config map[string]any, isDefault bool) 
 	return r, err
 }
 
-// rule reads the rule at the node n of a config, and checks it like a rule that is written in code. If the config has a
-// problem, a full check would report that problem again. So it then checks only the name, the endpoint and the key.
+// rule reads the rule at the node n of a config, and checks it like a rule that is written in code. If reading finds a
+// problem, rule checks only the name, the endpoint and the key, because a full check would report that problem again.
 func (d *decoder) rule(n *confmap.Node, isDefault bool) Rule {
 	before := d.Found()
 	r, identified := d.read(n, isDefault)
@@ -189,17 +184,9 @@ func (r Rule) MarshalJSON() ([]byte, error) {
 		algoConfig = built.Config
 	}
 	return ruleconfig.Marshal(map[string]any{
-		"endpoint":     r.Endpoint,
-		"name":         r.Name,
-		"key":          r.Key,
-		"mode":         r.Mode,
-		"additional":   r.Additional,
-		"unit":         r.Unit,
-		"algorithm":    cmp.Or(r.Algorithm, AlgorithmTokenBucket),
-		"algoConfig":   algoConfig,
-		"tiers":        r.Tiers,
-		"warmup":       ruleconfig.Warmup(r.Warmup).Config(),
-		"onStoreError": r.OnStoreError,
+		"endpoint": r.Endpoint, "name": r.Name, "key": r.Key, "mode": r.Mode, "additional": r.Additional, "unit": r.Unit,
+		"algorithm": cmp.Or(r.Algorithm, AlgorithmTokenBucket), "algoConfig": algoConfig, "tiers": r.Tiers,
+		"warmup": ruleconfig.Warmup(r.Warmup).Config(), "onStoreError": r.OnStoreError,
 	})
 }
 
@@ -256,7 +243,7 @@ func (m *Mode) UnmarshalText(text []byte) error {
 	return &ConfigError{"mode", confmap.Quote(string(text)), "must be one of " + confmap.List(modes)}
 }
 
-// built returns the Limiter of the rule r, with its config, if a BuildFunc has made it, and nil if code has set it.
+// built returns the Limiter of the rule r and its config if a BuildFunc has made the Limiter; nil if code has set it.
 func (r *Rule) built() *hooks.Built {
 	if r.custom == nil || !confmap.Same(r.custom.Value, r.Limiter) {
 		return nil
@@ -264,8 +251,8 @@ func (r *Rule) built() *hooks.Built {
 	return r.custom
 }
 
-// keepsLimiter reports whether r keeps its Limiter when its config is read again. It does if code has set the Limiter,
-// or if the algorithm and the algoConfig have not changed.
+// keepsLimiter reports whether r keeps its Limiter when its config is read again: either code has set the Limiter, or
+// the algorithm and the algoConfig have not changed.
 func (r *Rule) keepsLimiter(a Algorithm, algoConfig map[string]any) bool {
 	built := r.built()
 	return built == nil || r.Algorithm == a && confmap.Equal(built.Config, algoConfig)

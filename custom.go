@@ -21,7 +21,7 @@ func (l *RateLimiter) askCustom(ctx context.Context, d *decision) (answered bool
 	}
 	key := rule.key.text(&d.request)
 	if d.order.Mode.Takes() && d.order.Within < engine.AnyDelay && !p.Shadow {
-		// Ask for 0 units first, to learn the Delay: a custom limiter cannot take back units that it has granted.
+		// Ask for 0 units first: if the Delay is too long, nothing must be taken, and a custom limiter cannot give units back.
 		if res, err := rule.Limiter.Take(ctx, key, 0); err == nil && res.Allowed && res.Delay > d.order.Within {
 			d.setCustom(res)
 			d.Late = true
@@ -43,8 +43,7 @@ func (l *RateLimiter) askCustom(ctx context.Context, d *decision) (answered bool
 	return false, nil
 }
 
-// A pendingCharge holds what a decision has charged before it asks its custom limiter. Unless commit is called, end
-// gives the charges back.
+// A pendingCharge has what a decision has charged before it asks its custom limiter. Without commit, end gives it back.
 type pendingCharge struct {
 	limiter   *RateLimiter
 	decision  *decision

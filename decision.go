@@ -17,7 +17,7 @@ import (
 )
 
 // A decision holds one request and the answers of its rules. RateLimiter.run finds the rules and their rates, then
-// calls the functions in the list steps. The field order.Mode says whether it charges, only looks, or is a dry run.
+// calls the functions in the list steps. order.Mode says whether the decision charges, only looks, or is a dry run.
 //
 // Decisions are kept in a pool, so that making one allocates nothing.
 type decision struct {
@@ -30,16 +30,16 @@ type decision struct {
 	exempt        []*activeRule    // rules that apply, but do not limit the request; the field rules does not list them
 	unasked       []*activeRule    // rules that do not apply: the request does not have their Unit, or holds nothing
 	resolvedRates map[string]Rate  // rates that an earlier try got from Resolve, by rule name; nil if Resolve must be called
-	spots         []engine.Spot    // what each key in this process answers; set only while callers wait for one of these keys
+	spots         []engine.Spot    // the keys in this process and their answers; used only while callers wait for one of these keys
 	waiting       waitline.Request // identifies the request, its keys, and the queue in which it waits; set by gather
-	memoryLine    keytable.Hash    // like waiting.Set, but without the key of the rule that has a custom limiter
+	memoryLine    keytable.Hash    // identifies the queue for the keys of all rules except the one with a custom limiter
 	dry           *dryRun          // nil unless the decision is a dry run
 	held          bool             // whether Wait has charged all rules but the one with a custom limiter
 	parts         []engine.Part    // the answers of the rules, in the order of the field rules
 	origins       []origin         // what gave the answer of each rule, in the order of the field rules
 	binding       int              // the index of the rule whose answer the caller gets, or -1
 	custom        int              // the index of the rule with a custom limiter, or -1
-	uncounted     bool             // true if the rules with keys in this process have yet to be counted
+	uncounted     bool             // true if the keys in this process have not counted this decision
 
 	records *replay.Log   // earlier grants of requests with an ID; nil if they are not kept in this process
 	ttl     time.Duration // for how long a recorded grant answers retries
@@ -49,7 +49,7 @@ type decision struct {
 
 	engine.Outcome
 	failed  error         // the error of the store, from Take or from giving units back; nil if there was none
-	receipt uint64        // number of the charges in the store, if they may be given back; otherwise 0
+	receipt uint64        // number by which the store can find the charges, to give them back; 0 if they are final
 	term    time.Duration // how long a reservation holds its units; 0 if there is no reservation
 
 	sorted []int // memory for the indexes that appendEach sorts
@@ -58,7 +58,7 @@ type decision struct {
 // A dryRun holds what [RateLimiter.Explain] needs to know besides the answers.
 type dryRun struct {
 	byResolve []*activeRule // rules that do not limit the request because of Resolve
-	byZero    bool          // whether the store is asked for 0 units, because it does not accept Ask.Look
+	byZero    bool          // true if the store does not accept Ask.Look, so that it is asked for 0 units instead
 }
 
 var decisionPool = sync.Pool{New: func() any { return new(decision) }}
@@ -81,8 +81,7 @@ func (d *decision) free() {
 	clear(d.origins)
 	*d = decision{
 		named: d.named[:0], exempt: d.exempt[:0], unasked: d.unasked[:0], spots: d.spots[:0], parts: d.parts[:0], origins: d.origins[:0],
-		sorted:  d.sorted[:0],
-		waiting: waitline.Request{Keys: d.waiting.Keys[:0]},
+		sorted: d.sorted[:0], waiting: waitline.Request{Keys: d.waiting.Keys[:0]},
 	}
 	decisionPool.Put(d)
 }
@@ -192,7 +191,8 @@ func (d *decision) find(set *ruleSet) error {
 	return nil
 }
 
-// prepare finds the rules that apply, calls Resolve, and fills d.parts: one part for each rule that limits the request.
+// prepare finds the rules that apply, calls Resolve, and fills d.parts with one element for each rule that limits the
+// request: the key, the number of units and, later, the answer.
 func (d *decision) prepare(set *ruleSet) error {
 	if err := d.find(set); err != nil {
 		return err
@@ -253,7 +253,7 @@ func (d *decision) prepare(set *ruleSet) error {
 	return nil
 }
 
-// leaveOut adds the rule r to a list of rules that do not decide. The caller then removes r from d.rules.
+// leaveOut adds the rule r to list, which has rules that do not decide. The caller then removes r from d.rules.
 func leaveOut(d *decision, list *[]*activeRule, r *activeRule) {
 	if *list = append(*list, r); len(d.named) == 0 {
 		d.named = append(d.named, d.rules...) // a copy, because other requests share the list
@@ -277,8 +277,8 @@ func (d *decision) decided() bool {
 	return d.order.Mode.Charges() && !d.Late && (d.Passes || d.order.Mode == engine.ModeTake)
 }
 
-// count adds d to the totals of its rules. It skips the rules with keys in this process, which were counted already
-// while the keys were locked. If d.uncounted is set, these rules were not counted, and count includes them.
+// count adds d to the totals of its rules. Keys in this process usually count a decision themselves, while they are
+// locked; count skips their rules unless d.uncounted is set.
 func (d *decision) count() {
 	if !d.decided() {
 		return
@@ -359,8 +359,8 @@ func (d *decision) appendEach(ctx context.Context, each []Result) []Result {
 	return each
 }
 
-// problems returns the error that comes with the answer, or nil: the store or the custom limiter has failed, or a rule
-// could not use the rate that Resolve returned.
+// problems returns the error that comes with the answer: the store or the custom limiter has failed, or a rule could
+// not use the rate that Resolve returned. It returns nil if there was no problem.
 func (d *decision) problems() error {
 	err := d.failed
 	for i := range d.parts {
@@ -380,7 +380,8 @@ func (d *decision) problemsOf(i int) []error {
 	return atPath("rules["+strconv.Quote(name)+"].resolve", err)
 }
 
-// receiptTemplate returns an Ask with the Receipt and HoldFor for the charges of d; both are 0 for final charges.
+// receiptTemplate returns an Ask whose Receipt and HoldFor are set if the store must be able to give the charges of d
+// back. HoldFor says for how long. Both fields are 0 if the charges are final.
 func (d *decision) receiptTemplate() Ask {
 	if d.custom >= 0 {
 		return revocableAsk
@@ -421,7 +422,8 @@ func (d *decision) allResolved() map[string]Rate {
 	return rates
 }
 
-// gather sets d.spots, d.waiting and d.memoryLine. Requests on the same keys of the same rules wait in the same queue.
+// gather sets the fields of d that are needed to wait in a queue: d.spots, d.waiting and d.memoryLine. Requests on the
+// same keys of the same rules wait in the same queue.
 func (d *decision) gather() {
 	d.spots, d.memoryLine = waitline.Gather(d.spots[:0], d.parts), globalHash
 	w := waitline.Request{Set: globalHash, Keys: d.waiting.Keys[:0], ID: d.id}

@@ -25,8 +25,8 @@ var (
 	// If a Result comes with it, act on [Result.Allowed] and log the error: usually the [FailurePolicy] has answered.
 	ErrStore = errors.New("ratelimit: store failed")
 
-	// ErrNotReset is matched by the error of a Reset that could not reset a key. Either the request has no key that can
-	// be reset, or the limiter is full, the key shares a budget, and that budget denies the key; see [WithMaxKeys].
+	// ErrNotReset is matched by the error of a Reset that could not reset a key. Either the request has no key that can be
+	// reset, or the limiter is full and the key shares a budget that has denied it; see [WithMaxKeys].
 	ErrNotReset = errors.New("ratelimit: not reset")
 
 	// ErrSettled is returned by a second Settle of a [Reservation].
@@ -36,7 +36,7 @@ var (
 	ErrTooManyWaiters = errors.New("ratelimit: too many waiters")
 )
 
-// A ConfigError describes a mistake in one field of a config, a rule, a rate or the options. It matches
+// A ConfigError describes a mistake in a field of a config, a rule, a rate or the options. It matches
 // [ErrInvalidConfig].
 type ConfigError struct {
 	Field  string // path of the field, such as "rules[2].burst"
@@ -60,7 +60,6 @@ type limiterError struct {
 
 func (e *limiterError) Error() string { return fmt.Sprintf("rules[%q].limiter: %v", e.rule, e.err) }
 
-// Unwrap returns the error of the limiter.
 func (e *limiterError) Unwrap() error { return e.err }
 
 // errOverflown is the error of Reset for a key that shares a budget with other keys, if that budget denies the key.

@@ -42,8 +42,7 @@ type RuleExplanation struct {
 	Name string // the rule's name
 
 	// Match says why the rule applies: "exact", "prefix" or "default" if it is among the best matches, "named" by
-	// [Request.Rules], or "additional" because of [Rule.Additional]. A rule in [ModeShadow] has the Match that it would
-	// have if it enforced.
+	// [Request.Rules], or "additional" because of [Rule.Additional]. For a rule in [ModeShadow], it is as if it enforced.
 	Match string
 
 	Pattern string // [Rule.Endpoint], which may be empty
@@ -63,7 +62,7 @@ type RuleExplanation struct {
 	RateFrom RateFrom
 
 	Unit string // [Rule.Unit]
-	Cost int    // how many of these units the request takes, if it has Costs; otherwise 0: each rule takes [Request.Cost]
+	Cost int    // how many of these units the request takes; 0 if it has no Costs, because each rule then takes [Request.Cost]
 
 	// AnsweredBy says what has answered for the rule. For a key in this process, it is "unseen" if the key is as if
 	// never used, "own" if the key has state of its own, or "shared" if the key shares a budget because the limiter is
@@ -73,7 +72,7 @@ type RuleExplanation struct {
 	// rule's Unit; or "unheld" for a rule with [AlgorithmInFlight], because Check decides without such rules.
 	AnsweredBy AnsweredBy
 
-	Receipts int  // how many charges of the key, in this process, can still be given back
+	Receipts int  // how many charges of the key can still be given back, in this process
 	Held     Held // what the key has in flight in this process, by a rule with [AlgorithmInFlight]
 
 	// Result is what the rule would answer alone, as [RateLimiter.CheckAll] returns it.
@@ -87,10 +86,10 @@ type RuleExplanation struct {
 	Err error
 }
 
-// A Held says what a key has in flight. It is zero if that is nothing, or if the rule has its keys in a [Store].
+// A Held says what a key has in flight. It is zero if nothing is in flight, or if the rule has its keys in a [Store].
 type Held struct {
 	N      int           // how many units are in flight
-	Oldest time.Duration // how long ago the oldest of them were granted or extended, by the present [Rate.Per] of the rule
+	Oldest time.Duration // how long ago the oldest of them were granted or extended; inexact after a change of [Rate.Per]
 }
 
 // A RateFrom says where a rate comes from; [RuleExplanation.RateFrom] lists the values.
@@ -253,7 +252,7 @@ func stateOf(d *decision, i int) (by AnsweredBy, receipts int) {
 	if i < len(d.order.Found) {
 		return places[d.order.Found[i].Place], d.order.Found[i].Receipts
 	}
-	place, receipts := p.Keys.Place(p.Hash, d.Now) // the key is not in d.order.Found: callers wait for a key of d
+	place, receipts := p.Keys.Place(p.Hash, d.Now) // d.order.Found is empty if callers wait for a key of d
 	return places[place], receipts
 }
 

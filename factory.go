@@ -25,16 +25,13 @@ type Factory struct {
 // of the config that says what the limit is. env has the clock to read and the number of keys to keep.
 //
 // The BuildFunc may keep and change algoConfig: the map, and all maps and lists in it, are copies. If it returns a
-// [*ConfigError], or several that are joined, each is reported for its field of algoConfig. Any other error is reported
-// as the reason why algoConfig is refused. A panic is recovered and reported as an error. Package configread reads the
-// fields of an algoConfig.
+// [*ConfigError], or several that are joined, each is reported for its field of algoConfig. Any other error, or a
+// panic, is reported as the reason why algoConfig is refused. Package configread reads the fields of an algoConfig.
 type BuildFunc func(algoConfig map[string]any, env Env) (Limiter, error)
 
 // NewFactory returns a Factory whose limiters have these options. A [RateLimiter] with the option [WithFactory] has
 // these options too. If an option is invalid, [Factory.Create] returns the error.
-func NewFactory(opts ...Option) *Factory {
-	return &Factory{opts: slices.Clone(opts)}
-}
+func NewFactory(opts ...Option) *Factory { return &Factory{opts: slices.Clone(opts)} }
 
 // Register adds a custom algorithm with this name to f: build makes the limiters for configs that name it. Names are
 // compared without regard to case, "_" and "-". If the name is empty, longer than 100 bytes or already known to f, or

@@ -11,8 +11,7 @@ import (
 // [Rate.Requests] units in each window. The windows begin at multiples of Per since the Unix epoch.
 //
 // Bound: a key is granted at most Requests units in each window. In an interval of length Per that lies in two windows,
-// a key is granted at most 2·Requests units. A client that sends requests just before and just after a boundary is
-// granted that many.
+// it is granted at most 2·Requests units: so many if its requests come just before and just after a boundary.
 //
 // Memory: 32 bytes per key, and at most 26 bytes more per key for the table that holds the keys.
 //
@@ -39,7 +38,7 @@ func (l *FixedWindow) Allow(key string) (res Result) {
 	return
 }
 
-// fixedWindowKeys embeds keyed, so that the type FixedWindow shows no type arguments.
+// fixedWindowKeys embeds the type keyed for its methods, and hides its type arguments from the documentation.
 type fixedWindowKeys struct {
 	keyed[fixedWindowState, *fixedWindowConfig]
 }

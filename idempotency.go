@@ -54,8 +54,8 @@ func (l *RateLimiter) takesID(req *Request, take bool) error {
 	return &ConfigError{"id", confmap.Describe(req.ID), "must be empty: the limiter has no WithRequestIDs"}
 }
 
-// identify sets d.id, the id under which the request of d is recorded in this process. Requests on different keys have
-// different ids, but not with a store, which keeps the records.
+// identify sets d.id, by which records of grants are found. In this process, requests that take from other keys, or
+// take other numbers of units, get other ids. A store compares the rest itself, so the id is of Client and ID only.
 func (d *decision) identify() error {
 	d.id = d.request.identity()
 	switch {
@@ -154,14 +154,14 @@ func (d *decision) endAttempt() {
 	}
 }
 
-// recordCustomGrant records a grant by a custom limiter, but not one by its failure policy.
+// recordCustomGrant records the grant of d if a custom limiter made it. A grant by the failure policy is not recorded.
 func (d *decision) recordCustomGrant(res *Result) {
 	if d.id.Hi != 0 && d.custom >= 0 && d.Passes && d.decided() && !d.Replayed && !res.Degraded {
 		d.records.Add(d.id, d.Now, d.ttl, d.parts)
 	}
 }
 
-// recorded reports whether a request with the ID of d was granted before, so that d need not wait.
+// recorded reports whether a request with the ID of d was granted before, so that d gets that answer and need not wait.
 func (l *RateLimiter) recorded(ctx context.Context, d *decision) bool {
 	switch {
 	case d.request.ID == "" || !d.order.Mode.Takes():

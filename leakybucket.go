@@ -34,14 +34,14 @@ func NewLeakyBucket(r Rate, opts ...Option) (*LeakyBucket, error) {
 	return l, nil
 }
 
-// Allow takes one unit for key if its queue has room for one more. The caller should then hold the request for
-// [Result.Delay]. A denial changes nothing.
+// Allow takes one unit for key if its queue has room. Callers should hold the request for [Result.Delay]. A denial changes
+// nothing.
 func (l *LeakyBucket) Allow(key string) (res Result) {
 	l.decide(key, 1, true, &res)
 	return
 }
 
-// leakyBucketKeys embeds keyed, so that the type LeakyBucket shows no type arguments.
+// leakyBucketKeys embeds the type keyed for its methods, and hides its type arguments from the documentation.
 type leakyBucketKeys struct {
 	keyed[leakyBucketState, *leakyBucketConfig]
 }
@@ -105,8 +105,7 @@ func (c *leakyBucketConfig) Step(
 }
 
 // StepYoung does what Step does for a key that still warms up and has the portion p of the limit: each unit counts as
-// 1/p units in the queue, and their sum is rounded up. So the size of the queue and the rate at which units leave it
-// grow together.
+// 1/p units in the queue, and their sum is rounded up. So the room in the queue and its rate grow together.
 func (c *leakyBucketConfig) StepYoung(
 	s *leakyBucketState, pace *leakyBucketConfig, p engine.Portion, now instant, n int64, charge bool,
 ) (v engine.Verdict, delay time.Duration) {
@@ -142,7 +141,7 @@ func (c *leakyBucketConfig) Resize(s *leakyBucketState, from *leakyBucketConfig,
 	return lost
 }
 
-// Fills reports whether the change to c may make a key seem unused whose queue is empty, but which owes units.
+// Fills reports whether the change from the old configuration (from) to c can make a used key seem unused (debt 0).
 func (c *leakyBucketConfig) Fills(from *leakyBucketConfig) bool { return c.Burst < from.Burst }
 
 // Slower reports whether a queue drains more slowly with c than with the other configuration.
@@ -186,8 +185,7 @@ func (c *leakyBucketConfig) Owe(s *leakyBucketState, now instant, more exact.Lev
 // Idle reports whether the levels debt and queue have both drained to zero at the instant now.
 func (c *leakyBucketConfig) Idle(s *leakyBucketState, now instant) bool {
 	return now >= s.last &&
-		c.Drained(s.debt, now.Since(s.last)) == exact.Level{} &&
-		c.Drained(s.queue, now.Since(s.last)) == exact.Level{}
+		c.Drained(s.debt, now.Since(s.last)) == exact.Level{} && c.Drained(s.queue, now.Since(s.last)) == exact.Level{}
 }
 
 // Inherit returns the state for a key that shared the state s and now gets its own: a copy, with the same queue.

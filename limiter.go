@@ -14,8 +14,8 @@ import (
 )
 
 // A Limiter grants or denies units to keys, such as clients. Each key has a budget of its own. [TokenBucket],
-// [FixedWindow], [SlidingWindowLog], [SlidingWindowCounter] and [LeakyBucket] are Limiters. The package ratelimittest
-// checks a Limiter that you write.
+// [FixedWindow], [SlidingWindowLog], [SlidingWindowCounter] and [LeakyBucket] are Limiters. Package ratelimittest can check
+// yours.
 //
 // A key may have any bytes, and may be empty. A Limiter is safe for concurrent use by multiple goroutines.
 type Limiter interface {
@@ -30,7 +30,7 @@ type Limiter interface {
 	Take(ctx context.Context, key string, n int) (Result, error)
 }
 
-// keyed has the methods that the five limiters share. S is the state of the algorithm, and C its configuration.
+// keyed has the methods that the five limiters share. S is the state of one key, and C the configuration for a rate.
 type keyed[S any, C engine.Algorithm[S, C]] struct {
 	engine  engine.Limiter[S, C] // decides if solo is nil; engine.Ready is false if solo is set, and in the zero value
 	waiters waitline.Lines
@@ -86,8 +86,7 @@ func (k *keyed[S, C]) Take(ctx context.Context, key string, n int) (res Result, 
 	return
 }
 
-// Peek returns what Allow would return now, but takes nothing: Remaining still counts the unit that Allow would have
-// taken. An [Observer] does not see it.
+// Peek returns what Allow would return, but takes nothing: Remaining still counts that unit. An [Observer] does not see it.
 func (k *keyed[S, C]) Peek(key string) (res Result) {
 	k.decide(key, 1, false, &res)
 	return
@@ -209,12 +208,12 @@ func (k *keyed[S, C]) decideBehind(key string, n int64, charge bool) (v engine.V
 	return v, delay
 }
 
-// decideSolo does what decide does, if the field solo is set. For the zero value, it denies every request.
+// decideSolo does what decide does, by the RateLimiter in k.solo. If k is the zero value, it denies every request.
 func (k *keyed[S, C]) decideSolo(key string, n int, charge bool, res *Result) {
 	switch {
 	case k.solo == nil:
 		res.RetryAfter = Never
-	case charge && n == 1 && k.solo.limiter.settings.observer == nil: // Allow would report Request.Cost 0 to an observer
+	case charge && n == 1 && k.solo.limiter.settings.observer == nil: // not with an observer, because Allow would report a Request.Cost of 0
 		*res = k.solo.limiter.Allow(key, "")
 	case charge:
 		*res, _ = k.solo.take(context.Background(), key, n)

@@ -17,7 +17,7 @@ import (
 //
 // A MemoryStore is safe for concurrent use by multiple goroutines. It serves them one at a time.
 type MemoryStore struct {
-	book    *engine.Book // nil in the zero MemoryStore
+	book    *engine.Book // the states of all keys; nil in the zero MemoryStore
 	records *replay.Log
 }
 
@@ -69,10 +69,9 @@ func (m *MemoryStore) Take(ctx context.Context, asks []Ask) ([]Result, error) {
 	return resultsOf(charges), nil
 }
 
-// Once does what Take does, for the request that has the ID once.ID. If the same request was granted the same
-// asks less than once.TTL ago, Once takes nothing, and returns the results of that grant and true, as [StoreReplayer]
-// says. The error also matches [ErrInvalidConfig] for an empty ID, an invalid TTL or an ask with Look, and
-// [ErrInvalidCount] for a negative N.
+// Once does what Take does, for the request that has the ID once.ID. If the same request was granted the same asks less
+// than once.TTL ago, Once takes nothing, and returns the results of that grant and true, as [StoreReplayer] says. The
+// error also matches [ErrInvalidConfig] for an empty ID, an invalid TTL or an ask with Look.
 func (m *MemoryStore) Once(ctx context.Context, once Attempt, asks []Ask) (results []Result, replayed bool, err error) {
 	switch {
 	case once.ID == "":
@@ -103,7 +102,7 @@ func (m *MemoryStore) Once(ctx context.Context, once Attempt, asks []Ask) (resul
 // Settle changes the charge that each ask names to N units, as [StoreSettler] says. If it returns an error, it has
 // changed nothing. The error matches [ErrInvalidConfig] for an ask without a Receipt or with an invalid Warmup and, if
 // N is more than Charged, for an unknown algorithm or an invalid rate. It matches [ErrInvalidCount] for a negative N or
-// Charged, and [ErrSettled] for a hold that is over and cannot go on. If ctx has ended, it is the error of ctx.
+// Charged, and [ErrSettled] for a charge by [AlgorithmInFlight] that is over. If ctx has ended, it is the error of ctx.
 func (m *MemoryStore) Settle(ctx context.Context, asks []Ask) error {
 	charges, err := m.charges(ctx, asks, func(a *Ask) error {
 		switch {

@@ -14,9 +14,8 @@ import (
 // An Observer sees every decision of a limiter, for logs and metrics. [WithObserver] gives an Observer to a limiter.
 // [SlogObserver] returns an Observer that writes a log.
 //
-// The goroutine that calls the limiter also calls the Observer, after all locks are released, so an Observer may call
-// the limiter. It must be safe for concurrent use by multiple goroutines. A panic in an Observer is recovered and
-// dropped; the decision stands.
+// The goroutine that calls the limiter also calls the Observer, after all locks are released, so an Observer may call the
+// limiter. It must be safe for concurrent use by multiple goroutines. A panic in it is dropped; the decision stands.
 type Observer interface {
 	// Observe is called with each decision. ctx is the context that the caller gave to the limiter, so that a log line
 	// or a trace can belong to the request. For Allow, which has no context, it is [context.Background].
@@ -37,8 +36,7 @@ const (
 )
 
 // A Decision is what an [Observer] sees of one decision. Peek, and Take with n 0, make no Decision. A call of Wait
-// makes one, however often it tries: a grant when it has its units, or a denial if it is refused, for example because
-// its deadline would pass first.
+// makes one, however often it tries: a grant when it has its units, or a denial if it is refused.
 //
 // There is one Decision for each request; it names the rule that gave the Result, see [RateLimiter.Check]. There is
 // one more for each rule in [ModeShadow] or [ModeAdvise] that applies. If only such rules apply, there are only theirs.
@@ -66,8 +64,7 @@ type Decision struct {
 	Source Source // what decided for the rule: its state in this process, a store, a policy and so on
 	Err    error  // the error that the caller gets with the Result: it matches [ErrStore] or [ErrInvalidConfig], or is nil
 
-	// Time is when the decision was made, by the limiter's clock. If the machine's wall clock is set while the limiter
-	// is in use, Time does not change with it.
+	// Time is when the decision was made, by the limiter's clock. Setting the machine's wall clock later does not change it.
 	Time time.Time
 
 	Took    time.Duration // how long the decision took, on the machine's clock
@@ -115,8 +112,8 @@ func (vs *verdicts) from(i int) answerer {
 	return vs.by
 }
 
-// tell passes the decision on req to the observer: one Decision with the Result res, and one for each shadow rule
-// that was asked. binding is the index in rules of the rule that gave res, or -1 if there is none.
+// tell passes the decision on req to the observer: one Decision with the Result res, and one for each rule in
+// ModeShadow or ModeAdvise that was asked. binding is the index in rules of the rule that gave res, or -1.
 func (l *RateLimiter) tell(
 	ctx context.Context, req *Request, rules []*activeRule, vs *verdicts, binding int, res *Result, err error, took time.Duration,
 ) {
@@ -177,19 +174,20 @@ func observe(ctx context.Context, o Observer, d *Decision) {
 	o.Observe(ctx, *d)
 }
 
-// SlogObserver returns an [Observer] that writes to log. It writes denials, including those that a rule in [ModeShadow]
-// or [ModeAdvise] would have made, at level Info. It writes the decisions in which the store or a custom [Limiter] has failed, or
-// [Rule.Resolve] has returned an invalid rate, at level Warn. It does not write grants without such a failure.
+// SlogObserver returns an [Observer] that writes to log. At level Info, it writes denials, including those that a rule
+// in [ModeShadow] or [ModeAdvise] would have made. At level Warn, it writes the decisions in which the store or a
+// custom [Limiter] has failed, or [Rule.Resolve] has returned an invalid rate. It writes no other decisions.
 //
 // The parameter every is an interval by the machine's clock. In each interval, SlogObserver writes at most one denial
-// for each rule and each of its keys, so the denials of one client do not hide those of another; and for each rule at
-// most one failure of each kind. If every is 0, it writes all of them. The attribute "skipped" counts the lines left
-// out since the last line. The observer tracks up to 4,096 combinations at a time; all further combinations share one
-// entry. The client, endpoint and IP of a request are written only with [WithObservedRequests].
+// for each key of each rule, so the denials of one client do not hide those of another, and at most one failure of each
+// kind for each rule. If every is 0, it writes all of them. The attribute "skipped" counts the lines left out since the
+// last line. The observer tracks up to 4,096 combinations at a time; all further ones share one entry. The client,
+// endpoint and IP of a request are written only with [WithObservedRequests].
 //
-// The interval does not affect the lines about an outage of the store: one when it begins, one a minute with how many
-// decisions were made without the store so far, and one with how long it lasted, when the store has answered for a
-// second (a minute, if the previous outage ended less than a minute before). SlogObserver panics if log is nil.
+// The interval does not affect the lines about an outage of the store. SlogObserver writes one line when the outage
+// begins, and one a minute with the number of decisions made without the store so far. It writes a last line with the
+// length of the outage when the store has answered for a second (a minute, if the previous outage ended less than a
+// minute before). SlogObserver panics if log is nil.
 func SlogObserver(log *slog.Logger, every time.Duration) Observer {
 	if log == nil {
 		panic("ratelimit: SlogObserver: the logger must not be nil; slog.Default() returns one")

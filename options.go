@@ -23,7 +23,7 @@ type settings struct {
 	maxWaiters      int
 	store           Store // nil if the state is in this process
 	name            string
-	policy          FailurePolicy // the method withDefaults replaces the zero value
+	policy          FailurePolicy // the zero value until the method withDefaults replaces it
 	observer        Observer      // nil without WithObserver
 	observeRequests bool
 	factory         *Factory      // nil if there are no custom algorithms
@@ -34,13 +34,10 @@ type settings struct {
 	problems []error
 }
 
-const (
-	defaultMaxKeys    = 1 << 20
-	defaultMaxWaiters = 1 << 16
-)
+const defaultMaxKeys, defaultMaxWaiters = 1 << 20, 1 << 16
 
-// option returns its parameter set if the parameter wrong is false. If wrong is true, it returns an Option that makes
-// the constructor return an error: the field has this invalid value, for this reason.
+// option returns the Option set if wrong is false. If wrong is true, it returns an Option that makes the constructor
+// return an error: the field has this invalid value, for this reason.
 func option(wrong bool, field string, value any, reason string, set Option) Option {
 	if !wrong {
 		return set
@@ -73,10 +70,9 @@ func WithMaxWaiters(n int) Option {
 	return option(n < 1, "maxWaiters", n, "must be at least 1", func(s *settings) { s.maxWaiters = n })
 }
 
-// WithStore makes a limiter keep its state in the store st, which other processes may share. The limiter then decides
-// by the store's clock. Without this option, the state is in this process. A limiter with a store also needs
-// [WithName], so that two services on one store share nothing by accident. [WithFailurePolicy] says what happens while
-// the store cannot be reached.
+// WithStore makes a limiter keep its state in the store st, which other processes may share, and decide by the store's
+// clock. Without this option, the state is in this process. A limiter with a store also needs [WithName], so that two
+// services on one store share nothing by accident. [WithFailurePolicy] is for a store that cannot be reached.
 func WithStore(st Store) Option {
 	return option(confmap.IsNil(st), "store", st, "must not be nil", func(s *settings) { s.store = st })
 }
@@ -108,9 +104,7 @@ func WithObserver(o Observer) Option {
 
 // WithObservedRequests makes a limiter show its [Observer] the request of each decision, in [Decision.Request]. Without
 // this option, that field is empty, because the names and addresses of clients are often personal data.
-func WithObservedRequests() Option {
-	return func(s *settings) { s.observeRequests = true }
-}
+func WithObservedRequests() Option { return func(s *settings) { s.observeRequests = true } }
 
 // WithFactory lets configs name the custom algorithms that are registered with the Factory f: the configs of
 // [NewFromConfig], [DecodeRules], [RateLimiter.Reload] and [RateLimiter.SetConfig].
@@ -190,14 +184,9 @@ func (s *settings) conflicts(own *settings) (problems []error) {
 		field string
 		f, l  any // the value in the Factory (f), and the value in the limiter (l)
 	}{
-		{"clock", s.clock, own.clock},
-		{"maxKeys", s.maxKeys, own.maxKeys},
-		{"maxWaiters", s.maxWaiters, own.maxWaiters},
-		{"store", s.store, own.store},
-		{"name", s.name, own.name},
-		{"failurePolicy", s.policy, own.policy},
-		{"observer", s.observer, own.observer},
-		{"requestIDs", s.requestIDs, own.requestIDs},
+		{"clock", s.clock, own.clock}, {"maxKeys", s.maxKeys, own.maxKeys}, {"maxWaiters", s.maxWaiters, own.maxWaiters},
+		{"store", s.store, own.store}, {"name", s.name, own.name}, {"failurePolicy", s.policy, own.policy},
+		{"observer", s.observer, own.observer}, {"requestIDs", s.requestIDs, own.requestIDs},
 	} {
 		if slices.Contains(none, option.f) || slices.Contains(none, option.l) || confmap.Same(option.f, option.l) {
 			continue

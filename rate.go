@@ -92,7 +92,7 @@ func (r Rate) bucket() (exact.Bucket, error) {
 	return exact.NewBucket(int64(r.Requests), int64(r.Per), int64(r.burst())), nil
 }
 
-// withoutBurst validates r for an algorithm that has no burst. Its parameter is the algorithm's name for the error.
+// withoutBurst validates r for an algorithm that has no burst. of is what the error calls the algorithm.
 func (r Rate) withoutBurst(of string) error {
 	if r.Burst <= 0 {
 		return r.Validate()
@@ -101,8 +101,8 @@ func (r Rate) withoutBurst(of string) error {
 }
 
 // ParseRate returns the [Rate] that s spells, such as "100/m", "100/min", "10 per 2 minutes", "100/90s", "5/1h30m" or
-// "100/m burst 20". It reads everything that [Rate.String] writes. The text "unlimited" is [Unlimited]. An error
-// matches [ErrInvalidConfig].
+// "100/m burst 20". It reads all that [Rate.String] writes. "unlimited" is [Unlimited]. An error matches
+// [ErrInvalidConfig].
 func ParseRate(s string) (Rate, error) {
 	r, err := ratetext.Parse(s)
 	if err != nil {
@@ -111,8 +111,7 @@ func ParseRate(s string) (Rate, error) {
 	return Rate(r), nil
 }
 
-// String returns r in a short form that [ParseRate] reads, such as "100/m" or "100/90s burst 20". ParseRate cannot read
-// the text of an invalid Rate.
+// String returns r in a short form, such as "100/m" or "100/90s burst 20". [ParseRate] reads it, if r is a valid Rate.
 func (r Rate) String() string { return ratetext.Rate(r).String() }
 
 // MarshalText returns the text of [Rate.String]. For an invalid rate, the error matches [ErrInvalidConfig].
@@ -123,8 +122,7 @@ func (r Rate) MarshalText() ([]byte, error) {
 	return []byte(r.String()), nil
 }
 
-// UnmarshalText sets r to the rate that [ParseRate] reads from text. If that fails, it returns the error of ParseRate
-// and leaves r unchanged.
+// UnmarshalText sets r to the rate that [ParseRate] reads from text. If ParseRate fails, it returns its error and keeps r.
 func (r *Rate) UnmarshalText(text []byte) error {
 	parsed, err := ParseRate(string(text))
 	if err != nil {
@@ -138,9 +136,8 @@ func (r *Rate) UnmarshalText(text []byte) error {
 // the time Over has passed since the first grant to the key; it is then the full limit, [Rate.Requests]. The zero
 // Warmup means that every key has the full limit at once.
 //
-// A key of a [FixedWindow], [SlidingWindowCounter] or [SlidingWindowLog] has the lower limit. A key of a bucket pays
-// more tokens for each unit: both its burst and its rate are lower, by the ratio of the two limits. What a request costs
-// is rounded up, once for all its units.
+// A key of a [FixedWindow], [SlidingWindowCounter] or [SlidingWindowLog] has the lower limit. A key of a bucket pays more
+// tokens for each unit: both its burst and its rate are lower, by the ratio of the two limits. The sum is rounded up.
 //
 // Bound: L is the full limit, and l is the limit that the key has at the end of an interval. Since the key was new, a
 // bucket grants at most (Burst + T·L/Per)·l/L units in any closed interval of length T; a fixed window grants at most l
@@ -183,7 +180,7 @@ func (w Warmup) fits(r Rate) error {
 	return &ConfigError{"burst", r.Burst, fmt.Sprintf(reason, minBurst, w.From, r.Requests)}
 }
 
-// validate returns all that makes the Warmup w invalid for every rate, joined, or nil, by field of Warmup.
+// validate returns all that makes the Warmup w invalid for every rate, joined, or nil. Each error has a field of Warmup.
 func (w Warmup) validate() error {
 	if w == (Warmup{}) {
 		return nil

@@ -97,8 +97,8 @@ func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*
 	return l, nil
 }
 
-// restart forgets what every key in this process has used. It is called if the clock first showed a time outside the
-// years 1678 to 2262, and later shows a time within these years.
+// restart forgets what every key in this process has used. It is called when a clock that first showed a time outside
+// the years 1678 to 2262 shows a time within these years.
 func (l *RateLimiter) restart() {
 	l.changing.Lock()
 	defer l.changing.Unlock()
@@ -115,10 +115,9 @@ func (l *RateLimiter) restart() {
 	l.retries.Wake()
 }
 
-// Allow takes one unit from each rule for a request of clientID for endpoint, if every one of these rules has a unit
-// left. A denial changes nothing. If the [Store] cannot be reached, the [FailurePolicy] answers, and [Result.Degraded]
-// is set; [RateLimiter.Check] also returns the error. The request has no IP, so in a rule by [KeyIP] it shares one key
-// with all requests that have no IP.
+// Allow takes one unit from each rule for a request of clientID for endpoint, if every one of these rules has a unit left. A
+// denial changes nothing. If the [Store] cannot be reached, the [FailurePolicy] answers, and [Result.Degraded] is set;
+// [RateLimiter.Check] also returns the error. A rule by [KeyIP] has one key for all requests without an IP, such as these.
 func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 	set := l.set.Load()
 	if set == nil {
@@ -141,11 +140,10 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 // one, the rule with the fewest units left. Remaining is the smallest of all rules, and Delay the largest. Rules in
 // [ModeShadow] do not affect the Result, and rules in [ModeAdvise] only its field Advised.
 //
-// If the error matches [ErrUnknownRule] or [ErrInvalidCount], or is the error of ctx because ctx has ended, Check
-// takes nothing and returns the zero Result. With the following two errors, the Result is an answer: act on
-// [Result.Allowed] and log the error. [ErrStore] means that the [FailurePolicy] has answered, or that the [Store] has
-// not given units back. [ErrInvalidConfig] means that [Rule.Resolve] has returned an invalid rate, and that the rule
-// has decided by its own Rate.
+// If the error matches [ErrUnknownRule] or [ErrInvalidCount], or is the error of ctx because ctx has ended, Check takes
+// nothing and returns the zero Result. With the following two errors, the Result is an answer: act on [Result.Allowed] and
+// log the error. [ErrStore] means that the [FailurePolicy] has answered, or that the [Store] has not given units back.
+// [ErrInvalidConfig] means that [Rule.Resolve] has returned an invalid rate, and that the rule has decided by its own Rate.
 //
 // If one of the rules has a custom [Limiter], Check calls it last, after all rules without one were charged. If the
 // Limiter denies, these rules get their units back. If it returns [ErrInvalidCount] or [ErrExceedsLimit], Check returns
@@ -187,9 +185,8 @@ func (l *RateLimiter) CheckAll(ctx context.Context, req Request, each []Result) 
 	return res, each, err
 }
 
-// Peek returns what [RateLimiter.Check] would return for req with a cost of 1 in each of its units, but takes nothing: Remaining still
-// counts the unit that Check would have taken. The [Observer] does not see it, and [RuleStats] do not count it. Peek
-// ignores req.ID.
+// Peek returns what [RateLimiter.Check] would return for req with a cost of 1 in each of its units, but takes nothing:
+// Remaining still counts that unit. Peek ignores req.ID. No [Observer] sees it, and [RuleStats] do not count it.
 func (l *RateLimiter) Peek(ctx context.Context, req Request) (Result, error) {
 	return l.check(ctx, &req, engine.ModeLook)
 }
@@ -205,9 +202,7 @@ func (l *RateLimiter) check(ctx context.Context, req *Request, mode engine.Mode)
 // default values, and an OnStoreError that was zero is the policy that the rule inherits. All callers get the same
 // slice: do not change it or its maps. When the rules change, the slice stays as it is. Rules makes a new slice only
 // on the first call after a change; further calls allocate nothing.
-func (l *RateLimiter) Rules() (rules []Rule, defaultRule *Rule) {
-	return l.set.Load().list()
-}
+func (l *RateLimiter) Rules() (rules []Rule, defaultRule *Rule) { return l.set.Load().list() }
 
 // Stats returns the totals of each rule, in the order of the rules, the default rule last. Limiters always count, so
 // calling Stats does not slow decisions down.
@@ -320,8 +315,8 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 	return errors.Join(problems...)
 }
 
-// The methods below are the fast path. It decides only if no rule for the request calls code of the user (a plain
-// group of rules). Otherwise, and also while callers wait for the key, the general path decides: the method run.
+// The methods below are the fast path. It decides only by a plain group of rules, which call no code of the user. For
+// all other rules, and while callers wait for the key, the general path decides: the method run.
 
 // plainGroup returns the group of rules for req, or nil if the fast path, takePlain, cannot decide by these rules.
 func (l *RateLimiter) plainGroup(ctx context.Context, req *Request) *ruleGroup {

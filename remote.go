@@ -30,7 +30,7 @@ func (c *storeCaller) newRemoteRule(r *activeRule, policy FailurePolicy) (remote
 	}
 	switch {
 	case policy.kind != failLocally:
-	case r.holds(): // what the store says about a key is about other processes too, and does not count here
+	case r.holds(): // not NewFallback, which learns from the store: the store also counts what runs in other processes
 		remote.local, err = inFlight.keys(c.time, r.rates().Share(policy.replicas), c.settings.maxKeys)
 	default:
 		remote.local, err = engine.NewFallback(c.time, r.rates().Share(policy.replicas), c.settings.maxKeys, algorithms[r.Algorithm].keys)
@@ -38,8 +38,8 @@ func (c *storeCaller) newRemoteRule(r *activeRule, policy FailurePolicy) (remote
 	return remote, err
 }
 
-// activate prepares a new rule whose state is in a store. If carryOver is set, the rule replaces the old rule and
-// takes over its counts or keys in this process. If commit is not nil, it is called when the rules take effect.
+// activate prepares the new rule a, whose state is in a store. If carryOver is set, a replaces the rule old and takes
+// over its counts or its keys in this process. If commit is not nil, it is called when the rules take effect.
 func (c *storeCaller) activate(a, old *activeRule, carryOver bool) (commit func(now instant), err error) {
 	policy := a.OnStoreError
 	if carryOver && old.remote.policy == policy && old.remote.local != nil {
@@ -93,8 +93,9 @@ const (
 	callRefused                 // the circuit breakers refuse the call
 )
 
-// shortcut tries to answer req, which takes n units from r, its only rule, without calling the store. If it returns knownDenied, it
-// has counted the denial and written it to res. If it returns callRefused, the error says why the call was refused at the instant now.
+// shortcut tries to answer req, which takes n units from r, its only rule, without calling the store. If it returns
+// knownDenied, it has counted the denial and written it to res. If it returns callRefused, err says why the circuit
+// breakers refused the call at the instant now.
 func (c *storeCaller) shortcut(r *activeRule, req *Request, n int64, res *Result) (way shortcut, now instant, err error) {
 	if c.breakers.Refusing() {
 		now = c.time.Now()
@@ -132,7 +133,7 @@ func (c *storeCaller) decide(ctx context.Context, d *decision) error {
 		if err = c.chooseLook(d); err != nil {
 			return err
 		}
-		if err = c.breakers.Refusal(parts, d.Now); err == nil { // the breakers can refuse a dry run, but do not count its outcome
+		if err = c.breakers.Refusal(parts, d.Now); err == nil { // the breakers do not learn how the call ends
 			err = c.look(ctx, d)
 		}
 	}
@@ -145,8 +146,8 @@ func (c *storeCaller) decide(ctx context.Context, d *decision) error {
 	return nil
 }
 
-// resolveAll finds the rate that each Ask of d will have. In parts, it sets one bit for each part of the store that
-// holds a state for d. leaky is true if one of the rules is a leaky bucket.
+// resolveAll finds the rate that each Ask of d will have. parts has one bit set for each part of the store that holds a
+// state for d. leaky is true if one of the rules is a leaky bucket.
 func (c *storeCaller) resolveAll(d *decision) (parts uint64, leaky bool, err error) {
 	receipt := d.receiptTemplate()
 	for i, r := range d.stored() {
@@ -169,7 +170,7 @@ func (c *storeCaller) call(ctx context.Context, d *decision, parts uint64, leaky
 		return err
 	}
 	if leaky && d.order.Mode.Takes() && d.order.Within < engine.AnyDelay {
-		// A first call takes nothing and only asks for the Delay, because not every store can give units back.
+		// Ask for 0 units first: if the Delay is too long, nothing must be charged, and not every store can give units back.
 		if err = c.ask(ctx, d, pass, false); err != nil || d.Late && !c.granted(ctx, d) {
 			return err
 		}
@@ -198,7 +199,7 @@ func (c *storeCaller) ask(ctx context.Context, d *decision, pass breaker.Pass, c
 	switch {
 	case err == nil:
 		c.setResults(d, results)
-		d.Late = d.Late && !charge // Late says that nothing is charged because of a long Delay, so it must be false after a charge
+		d.Late = d.Late && !charge // Late means that a long Delay has prevented the charge, so it is false after a charge
 	case ctx.Err() == nil:
 		for _, r := range d.stored() {
 			r.totals.add(numErrors, 1)
@@ -283,7 +284,7 @@ func (c *storeCaller) asksFor(d *decision) []Ask {
 func (c *storeCaller) resolve(r *activeRule, p *engine.Part, o *origin, receipt Ask) {
 	o.rate = r.Rate
 	want := p.Want.Rate
-	if p.Err != nil { // an earlier call for this decision has found the rate from Resolve invalid
+	if p.Err != nil { // an earlier call has found that r cannot use the rate from Resolve
 		return
 	}
 	if want == nil {
@@ -300,7 +301,7 @@ func (c *storeCaller) resolve(r *activeRule, p *engine.Part, o *origin, receipt 
 }
 
 // checkResolved returns an error if the rule r cannot use this rate, which Resolve has returned, and otherwise nil.
-// The fields Receipt and HoldFor of the parameter receipt have the values that the Ask to the store will have.
+// receipt has the Receipt and HoldFor that the Ask to the store will have.
 func (c *storeCaller) checkResolved(r *activeRule, rate Rate, receipt Ask) error {
 	algorithm := algorithms[r.Algorithm]
 	if err := algorithm.validate(rate); err != nil {
@@ -317,7 +318,7 @@ func (c *storeCaller) checkResolved(r *activeRule, rate Rate, receipt Ask) error
 }
 
 // reservable returns an error if the store cannot give back charges of the rule r at this rate, and otherwise nil.
-// The fields Receipt and HoldFor of the parameter receipt have the values that the Ask to the store will have.
+// receipt has the Receipt and HoldFor that the Ask to the store will have.
 func (c *storeCaller) reservable(r *activeRule, rate Rate, receipt Ask) error {
 	receipt.Algorithm, receipt.Rate = r.Algorithm, rate
 	return errors.Join(atPath("rules["+strconv.Quote(r.Name)+"]", unsupported(c.store.(StoreSettler).Accepts, receipt))...)
@@ -347,7 +348,7 @@ func (c *storeCaller) giveBack(ctx context.Context, d *decision) error {
 		case err != nil:
 			r.totals.add(numErrors, 1)
 		default:
-			p.Left = min(p.Left+p.N, p.Limit) // the store has answered: after an answer by FailLocal, giveBack has returned above
+			p.Left = min(p.Left+p.N, p.Limit) // these are answers of the store: after answers of policies, asks is empty
 		}
 	}
 	return err
@@ -358,7 +359,7 @@ func (c *storeCaller) fallBack(d *decision, err error) {
 	d.failed = storeError(err)
 	for i, r := range d.stored() {
 		p, o := &d.parts[i], &d.origins[i]
-		o.by, p.Delay = byPolicy, 0 // a first call may have told a Delay
+		o.by, p.Delay = byPolicy, 0 // no Delay: it may be that of an earlier call for d, which did not fail
 		switch remote := r.remote; remote.policy.kind {
 		case failOpenly:
 			p.Verdict = engine.Verdict{Limit: -1, Left: -1}

@@ -13,8 +13,7 @@ import (
 
 // A Request describes one request to a [RateLimiter]: who sends it, what it is for, and how much it costs.
 type Request struct {
-	// Client identifies the sender of the request, such as a user name or an API key. All requests with an empty Client
-	// share one key.
+	// Client identifies the sender, such as a user name or an API key. All requests with an empty Client share one key.
 	Client string
 
 	// Endpoint is what the request is for, such as a path. The rules whose [Rule.Endpoint] matches it apply to the
@@ -27,8 +26,7 @@ type Request struct {
 	// Tier is the client's plan, such as "paid". It selects the rate among [Rule.Tiers].
 	Tier string
 
-	// Attrs are further properties of the request by name, such as its tenant or region. Rules whose key has a
-	// [KeyAttr] keep a budget for each value.
+	// Attrs are further properties of the request by name, such as its tenant. A rule by [KeyAttr] has a budget for each.
 	Attrs map[string]string
 
 	// Rules are the names of the rules that apply to the request, in place of those that match Endpoint. A rule that is
@@ -38,10 +36,10 @@ type Request struct {
 	// Cost is how many units the request takes from each rule that counts requests; 0 means 1.
 	Cost int
 
-	// Costs are what the request costs in other units, such as tokens or bytes, for the rules with a [Rule.Unit]: at
-	// most 16, each unit once. If they contain the Unit "", its N replaces Cost, and an N of 0 means that no rule that
-	// counts requests applies. A rule with another Unit does not apply if Costs lack it; with an N of 0, the rule denies
-	// where it would deny one unit, and is charged nothing. Do not change the slice until the call returns.
+	// Costs are what the request costs in other units, such as tokens or bytes, for the rules with a [Rule.Unit]: at most
+	// 16, each unit once. If Costs contain the Unit "", its N replaces Cost, and an N of 0 means that no rule that counts
+	// requests applies. A rule with another Unit does not apply if Costs lack its Unit. If the N of its Unit is 0, the
+	// rule charges nothing, but denies if it has no unit left. Do not change the slice until the call returns.
 	Costs []Cost
 
 	// ID, if not empty, identifies the request. A request that is sent again with the same ID gets the first answer
@@ -103,7 +101,7 @@ func orBackground(ctx context.Context) context.Context {
 	return ctx
 }
 
-// identity returns a hash of the client and the ID of req. The caller adds the number of units and the hash of each key.
+// identity returns a hash of the Client and the ID of req. The caller adds the keys and the numbers of units.
 func (req *Request) identity() keytable.Hash { return keytable.HashOfPair(req.Client, req.ID) }
 
 // A KeyType says which requests share a budget in a [Rule]. The empty KeyType is [KeyUser].

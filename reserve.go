@@ -34,7 +34,7 @@ type Reservation struct {
 
 	mu      sync.Mutex     // held while a method changes the fields below
 	settled bool           // whether the units are settled
-	done    bool           // whether, besides, nothing is in flight any more
+	done    bool           // whether the units are settled and nothing is in flight any more
 	parts   []localCharge  // charges in this process
 	one     [1]localCharge // backing array of the slice parts, so that a single charge needs no allocation
 	inStore *storedCharges // charges in the store; nil if there are none
@@ -46,7 +46,7 @@ type storedCharges struct {
 	rules []*activeRule
 	ctx   context.Context // the context of Reserve, without its cancellation
 
-	failed bool   // whether a call of SettleCosts has failed and may be repeated
+	failed bool   // whether a call of SettleCosts has failed, and may be repeated
 	tried  []Cost // the used units that were passed to that call
 }
 
@@ -98,13 +98,12 @@ func (l *RateLimiter) Reserve(ctx context.Context, req Request, term time.Durati
 }
 
 // ReserveWait waits until every rule for req has its units left, as [RateLimiter.Wait] does, and then takes them as
-// [RateLimiter.Reserve] does. Callers are served in the order in which they came; each [Reservation] that ends what it
-// has in flight wakes the next one.
+// [RateLimiter.Reserve] does. Callers are served in their order. A [Reservation] that ends wakes the next one.
 //
 // If a rule with [AlgorithmInFlight] makes the request wait, nobody knows for how long: such a wait is never refused
-// because of the deadline of ctx, but ends with ctx. If the request is refused, the Reservation is that denial, and the
-// error is that of Wait; with any other error, the Reservation is nil. If ctx ends during the Delay of a leaky bucket,
-// all units are given back.
+// because of the deadline of ctx, but ends when ctx does. If the request is refused, the Reservation has the denial as
+// its Result, and the error is that of Wait; with any other error, the Reservation is nil. If ctx ends during the Delay
+// of a leaky bucket, all units are given back.
 func (l *RateLimiter) ReserveWait(ctx context.Context, req Request, term time.Duration) (*Reservation, error) {
 	if err := l.reserves(term); err != nil {
 		return nil, err

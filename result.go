@@ -34,8 +34,7 @@ type Result struct {
 	// ResetAfter is the time until the key is as if it had never been used, if no further request for the key comes.
 	ResetAfter time.Duration
 
-	// Delay is how long the caller should hold a granted request before it proceeds, so that requests leave evenly
-	// spaced. Only [LeakyBucket] sets it.
+	// Delay is how long the caller should hold a granted request, so that requests leave evenly. Only [LeakyBucket] sets it.
 	Delay time.Duration
 
 	// Rule is the name of the rule that the other fields describe, or empty outside a [RateLimiter].
@@ -59,8 +58,8 @@ type Reason = string
 // then only a bound. If another rule denies the request too, the Result is that of the other rule.
 const ReasonBusy Reason = "busy"
 
-// RetryAfterMs returns RetryAfter in milliseconds, rounded up. ok is false, and ms 0, if the request was granted or
-// RetryAfter is [Never].
+// RetryAfterMs returns RetryAfter in milliseconds, rounded up. If the request was granted or RetryAfter is [Never], ok is false and
+// ms 0.
 func (r Result) RetryAfterMs() (ms int64, ok bool) { return r.retryIn(time.Millisecond) }
 
 // RetryAfterSeconds returns RetryAfter in whole seconds, rounded up, as the HTTP header Retry-After has it. ok is
@@ -94,9 +93,7 @@ func fill(res *Result, v *engine.Verdict) {
 
 // setResult copies res, the Result that a store or a custom limiter has returned, to p, the answer of one rule.
 func setResult(p *engine.Part, res Result) {
-	p.Verdict = engine.Verdict{
-		Limit: int64(res.Limit), Left: int64(res.Remaining), RetryAfter: res.RetryAfter, ResetAfter: res.ResetAfter,
-	}
+	p.Verdict = engine.Verdict{Limit: int64(res.Limit), Left: int64(res.Remaining), RetryAfter: res.RetryAfter, ResetAfter: res.ResetAfter}
 	p.Delay = res.Delay
 	switch {
 	case res.Allowed:
@@ -114,7 +111,7 @@ func resultOf(p *engine.Part, degraded bool) (res Result) {
 	return res
 }
 
-// reasonOf returns the Reason in the Result of a rule whose answer is p. degraded is true if it is that of a policy.
+// reasonOf returns the Reason of the Result for a rule's answer p. degraded is true if a failure policy gave the answer.
 func reasonOf(p *engine.Part, degraded bool) Reason {
 	if p.Ends && !p.Granted() && !degraded {
 		return ReasonBusy

@@ -49,8 +49,7 @@ type Rule struct {
 	// all requests together, use an Additional rule with the Endpoint "*" and the Key [KeyGlobal].
 	Additional bool
 
-	// Key says which requests share a budget: those of one client, of one IP and so on. Empty means [KeyUser]. [KeyOf]
-	// makes a Key of several parts.
+	// Key says which requests share a budget: those of one client, one IP and so on. Empty means [KeyUser]. See also [KeyOf].
 	Key KeyType
 
 	// Algorithm is the name of the algorithm that decides. Empty means [AlgorithmTokenBucket].
@@ -74,8 +73,8 @@ type Rule struct {
 	// goroutines. If it returns an invalid rate, Rate is the limit; the caller's error matches [ErrInvalidConfig].
 	Resolve func(Request) (Rate, bool)
 
-	// Limiter, if it is not nil, decides in place of Algorithm and Rate. Of the rules for a request, at most one may
-	// have a Limiter; see [RateLimiter.Check].
+	// Limiter, if it is not nil, decides in place of Algorithm and Rate. Of the rules for a request, at most one may have
+	// a Limiter; see [RateLimiter.Check].
 	Limiter Limiter
 
 	// Mode says whether the rule denies requests. Empty means [ModeEnforce].
@@ -168,7 +167,7 @@ func (c *ruleCheck) reject(r *checkedRule, field string, value any, reason strin
 	c.problems = append(c.problems, &ConfigError{r.path + "." + field, value, reason})
 }
 
-// within adds each problem that is joined in err to the list. It puts path before the field name in each problem.
+// within adds each problem that is joined in err to the list, and puts path before the name of its field.
 func (c *ruleCheck) within(path string, err error) {
 	c.problems = append(c.problems, atPath(path, err)...)
 }
@@ -304,7 +303,8 @@ func (c *ruleCheck) addRates(r *checkedRule) {
 	}
 }
 
-// checkHolds checks the rule r, which has no Limiter of its own, for what AlgorithmInFlight cannot do.
+// If the rule r has AlgorithmInFlight, checkHolds checks that it has no Warmup, that the store can give units back, and
+// that no rule with a Limiter may apply to the same request.
 func (c *ruleCheck) checkHolds(r *checkedRule) {
 	if !r.holds() {
 		return
@@ -373,7 +373,7 @@ func (r *Rule) place(isDefault bool) match.Place {
 	return match.Place{Endpoint: r.Endpoint, Default: isDefault, Additional: r.Additional, Shadow: !r.Mode.Denies()}
 }
 
-// keepsKeys reports whether the keys of the rule other have the same meaning in the rule r.
+// keepsKeys reports whether a key of the rule other, and what it has used, mean the same in the rule r.
 func (r *Rule) keepsKeys(other *Rule) bool {
 	return r.Key == other.Key && r.Algorithm == other.Algorithm && r.Unit == other.Unit
 }

@@ -32,7 +32,8 @@ type activeRule struct {
 // enforces reports whether the rule r denies requests.
 func (r *activeRule) enforces() bool { return r.Mode.Denies() }
 
-// identity returns one hash for the hash of a request (id), that of its key in r (h) and the number n of its units.
+// identity returns a hash of a request (the hash id), its key in the rule r (the hash h), its number n of units, and r itself
+// with its Mode.
 func (r *activeRule) identity(id, h keytable.Hash, n int64) keytable.Hash {
 	id.Lo += uint64(n) // the sum is not hashed here: it is hashed together with the key
 	return id.With(uint64(len(modes))*r.serial+uint64(slices.Index(modes, string(r.Mode))), h)
@@ -71,7 +72,8 @@ func (r *activeRule) resolved(req *Request, earlier map[string]Rate) (rate Rate,
 	return rate, false, r.exempts && r.Tiers[req.Tier] == unlimitedRate
 }
 
-// countTier counts a request with the given tier if r has Tiers, but not this one, and has used its own rate.
+// If the rule r has Tiers, but none with the name tier, countTier counts a request of this tier. used says whether the
+// rule has used its own Rate for the request.
 func (r *activeRule) countTier(tier string, used bool) {
 	if _, known := r.Tiers[tier]; !known && used && tier != "" && len(r.Tiers) > 0 {
 		r.totals.add(numUnknownTier, 1)
@@ -231,7 +233,7 @@ func inLockOrder(rules []*activeRule) {
 	})
 }
 
-// asked returns those of the rules that apply to req, in the array some.
+// asked returns those of the rules that apply to req. It stores them in the array some, so that nothing is allocated.
 func (req *Request) asked(rules []*activeRule, some *[maxPlain]*activeRule) []*activeRule {
 	n := 0
 	for _, r := range rules {
@@ -284,7 +286,6 @@ func (e *unknownRule) Error() string {
 	return text
 }
 
-// Unwrap returns [ErrUnknownRule].
 func (e *unknownRule) Unwrap() error { return ErrUnknownRule }
 
 // stats returns the totals of the rule r, with the counts of its keys.

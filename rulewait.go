@@ -167,15 +167,15 @@ func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *
 	w.last = waitline.Denial{
 		Due: due, At: now, RetryAfter: res.RetryAfter, Fresh: l.fresh(d, due),
 		Answer: lineAnswer{res: *res, by: d.origins[d.binding].by, rule: d.rules[d.binding].Name},
-		// True if a rule without a Limiter has denied. The request then waits for the key of that rule.
-		Key: d.waiting.Keys[waitline.PlaceOf(d.parts, d.binding)], Index: waitline.PlaceOf(d.parts, d.binding),
-		Alone:  d.origins[d.binding].by != byStore || d.custom >= 0,
+		Key:    d.waiting.Keys[waitline.PlaceOf(d.parts, d.binding)], Index: waitline.PlaceOf(d.parts, d.binding),
+		Alone: d.origins[d.binding].by != byStore || d.custom >= 0,
+		// Stands is true if a rule without a Limiter has denied. The request then waits for the key of that rule.
 		Stands: l.remote == nil && d.custom >= 0 && d.origins[d.custom].by == 0,
 	}
 	return &w.last
 }
 
-// patience returns how long the caller can still wait before its deadline, and lets d accept no longer Delay.
+// patience returns how long the caller can still wait before its deadline, and makes d refuse a Delay that is longer.
 func (w *ruleWait) patience(d *decision) time.Duration {
 	patience := w.limiter.time.Patience(w.ctx)
 	if patience < Never {

@@ -138,7 +138,7 @@ func (r *Reservation) settle(actual []Cost, again, ends bool) error {
 	if in := r.inStore; in != nil && again && in.failed {
 		actual = in.tried
 	}
-	units := !r.settled            // otherwise only what is in flight is left
+	units := !r.settled            // if false, only what is in flight must still be ended
 	r.settled, r.done = true, ends // before the calls below, in case the store panics
 	if r.limiter != nil {
 		r.settleHere(actual, units, ends)
@@ -159,7 +159,7 @@ func (r *Reservation) settle(actual []Cost, again, ends bool) error {
 	return nil
 }
 
-// settleHere settles the charges that r made in this process: the units if units is set, what is in flight if ends is.
+// settleHere settles what r has charged in this process: the units if units is set, what is in flight if ends is set.
 func (r *Reservation) settleHere(actual []Cost, units, ends bool) {
 	l := r.limiter
 	if len(r.parts) == 0 {
@@ -232,8 +232,8 @@ func (r *Reservation) settleInStore(actual []Cost, units, ends bool) (sent, more
 	return sent, more, err
 }
 
-// present returns the charges for which the function want returns true, with their present rules. It leaves out those
-// of rules that were removed or whose keys are new. want may change its copy of an Ask, whose N is 0.
+// present returns the charges for which the function want returns true, and their rules as they are now. It leaves out
+// charges of rules that were removed or whose keys are new. want may change its copy of an Ask, whose N is 0.
 func (in *storedCharges) present(set *ruleSet, want func(was *activeRule, a *Ask) bool) (asks []Ask, rules []*activeRule) {
 	for i, a := range in.asks {
 		was := in.rules[i]

@@ -14,12 +14,10 @@ const maxLogRequests = 1 << 16
 // A SlidingWindowLog is a [Limiter] that keeps the instant of each granted unit, and grants while a key has at most
 // [Rate.Requests] units within the last [Rate.Per].
 //
-// Bound: a key is granted at most Requests units in any half-open interval of length Per. No request within that bound
-// is denied.
+// Bound: a key is granted at most Requests units in any half-open interval of length Per. No request within that bound is denied.
 //
-// Memory: 72 bytes per key, up to 58 bytes more for the table that holds the keys, and 16 bytes for each distinct
-// instant of a grant within the last Per except the newest. These are in a ring buffer that grows by doubling.
-// Therefore, Requests is at most 65,536.
+// Memory: 72 bytes per key, up to 58 bytes more for the table that holds the keys, and 16 bytes for each distinct instant
+// of a grant within the last Per except the newest, in a ring buffer that doubles. So Requests is at most 65,536.
 //
 // It has no windows with a fixed beginning: each unit stops counting exactly Per after it was granted.
 //
@@ -147,8 +145,7 @@ func (c *slidingLogConfig) Clone(s *slidingLogState) slidingLogState {
 // Charged returns the instant at which the state s was charged last.
 func (c *slidingLogConfig) Charged(s *slidingLogState) instant { return s.Last() }
 
-// GiveBack subtracts the returned units from the entry for the instant at which they were charged. It does nothing if
-// the log no longer has that entry.
+// GiveBack subtracts the returned units from the entry for the instant of their charge, if the log still has that entry.
 func (c *slidingLogConfig) GiveBack(s *slidingLogState, back engine.Returned) {
 	s.GiveBack(back.At, back.N)
 }

@@ -26,12 +26,10 @@ type RuleStats struct {
 	// counts the units that the Store was told to give back, even if the term was over.
 	GivenBack uint64
 
-	// Replayed counts the requests that got the answer of an earlier grant by their [Request.ID]. They are not included
-	// in Allowed or in any count above.
+	// Replayed counts the requests that got the answer of an earlier grant by their [Request.ID]. No count above has them.
 	Replayed uint64
 
-	// NotAsked counts the requests to which the rule did not apply because they do not have its [Rule.Unit]. They are
-	// included in no other count.
+	// NotAsked counts the requests without this rule's [Rule.Unit], to which it did not apply. No other count includes them.
 	NotAsked uint64
 
 	// Unheld counts the requests that a rule with [AlgorithmInFlight] did not limit, because they did not come by
@@ -64,7 +62,8 @@ func (c Counter) Value(s *RuleStats) uint64 { return *c.of(s) }
 // Counters describes all numbers of [RuleStats] that only grow, in the order of the fields.
 func Counters() []Counter { return slices.Clone(counters[:]) }
 
-// The indices of the counters in totals and in the table counters. A rule's keys count the last rows of the table.
+// The indices of the counters in totals and in the table counters. The last rows of the table, Evicted and Overflowed,
+// have no name here: the keys of a rule count them.
 const (
 	numAllowed = iota
 	numDenied

@@ -47,20 +47,20 @@ type Ask struct {
 	Client string
 
 	// Algorithm is one of the five of this package, or AlgorithmInFlight if the Store's Accepts has accepted it. A charge
-	// by AlgorithmInFlight lasts until Settle with an N of 0, or for the Per of its Rate. Settle with a larger N makes it
-	// last for Per from then on; if it is over already, the error matches ErrSettled.
+	// by AlgorithmInFlight lasts until Settle with an N of 0, or for the Per of its Rate. Settle with a larger N makes the
+	// charge last for Per from then on; if the charge is over already, the error matches ErrSettled.
 	Algorithm Algorithm
 
 	// Rate is the limit from this ask on. If the state was last charged at another Rate, the slower of the two rates
 	// applies to the time between that charge and this ask. docs/stores.md says when a denied ask changes the state.
 	Rate Rate
 
-	// N is how many units to take, all or none: at most 2^50. With 0, it takes nothing and gets the answer for one unit;
-	// if it is denied one unit, the other asks of the call take nothing.
+	// N is how many units to take, all or none: at most 2^50. With 0, the ask takes nothing and gets the answer for one
+	// unit; if that is a denial, the other asks of the call take nothing either.
 	N int
 
-	// Shadow is true for an ask of a rule in [ModeShadow] or [ModeAdvise]. Such an ask never causes another ask to be denied. It is
-	// charged if it has enough units left and the asks without Shadow are charged.
+	// Shadow is true for an ask of a rule in [ModeShadow] or [ModeAdvise]. Such an ask never causes another ask to be
+	// denied. It is charged if it has enough units left and the asks without Shadow are charged.
 	Shadow bool
 
 	// Warmup makes the limit of a new state lower at first, as [Rule.Warmup] does for a key. The Store keeps the state
@@ -75,8 +75,7 @@ type Ask struct {
 	// number is new for each charge of the state. After 1,024 newer charges of the state, Settle may give nothing back.
 	Receipt uint64
 
-	// HoldFor is how long the charge can be given back, by the Store's clock: 0 without a Receipt, otherwise from a
-	// microsecond to 366 days.
+	// HoldFor is how long the charge can be given back, by the Store's clock: a microsecond to 366 days, or 0 without a Receipt.
 	HoldFor time.Duration
 
 	// Charged is set only for Settle: the N of the Ask that made the charge. In Settle, N is how many units were used.
@@ -168,13 +167,11 @@ type StoreErrorParts interface {
 
 // A StoreErrorCall is an error of a [Store] that several callers may get for one failed call. [errors.As] finds it.
 type StoreErrorCall interface {
-	// Call returns a number, which is not 0 and the same for all callers of one call of the server. The call then
-	// counts as one failure.
+	// Call returns a number, not 0, that is the same for all callers of one failed call, which then counts as one failure.
 	Call() uint64
 }
 
-// A StoreErrorLater is the error of a [Store] for a caller whose context has ended while the call goes on. [errors.As]
-// finds it.
+// A StoreErrorLater is the error of a [Store] if ctx has ended while the call goes on. [errors.As] finds it.
 type StoreErrorLater interface {
 	// Later makes the Store call the function f once, after the call of the server has ended or reached its time limit.
 	// It then holds no lock. f gets the server call's error or nil, or the context's error if no call was made.

@@ -17,7 +17,7 @@ type storeCaller struct {
 	time     *engine.Timeline // the limiter's timeline, which the breakers use too
 	now      func() instant   // the method Now of the field time; stored once, because a method value allocates memory each time
 	breakers *breaker.Set
-	ends     backlog.Backlog[Ask] // ends of what was in flight that the store has not got
+	ends     backlog.Backlog[Ask] // failed calls of Settle that should have ended requests in flight; sendEnds repeats them
 
 	// The optional methods of the store; nil if it lacks them.
 	supports    func(a Ask) error
@@ -94,10 +94,10 @@ func complete(results []Result, asks []Ask, err error) error {
 	return err
 }
 
-// maxEnds is how many ends one successful call of the store sends along.
+// maxEnds is how many of the asks in the field ends are sent again after one successful call of the store.
 const maxEnds = 256
 
-// sendEnds sends ends that the store has not got, after another call of the store has ended with the error err.
+// sendEnds repeats failed calls of Settle (the field ends) if another call of the store has just succeeded: err is nil.
 func (c *storeCaller) sendEnds(ctx context.Context, err error) {
 	if err != nil {
 		return
@@ -109,7 +109,7 @@ func (c *storeCaller) sendEnds(ctx context.Context, err error) {
 }
 
 // settle calls the method Settle of the store. If the circuit breakers refuse the call, sent is false. If the call
-// fails, later calls send the ends of what is in flight, until this would be over by itself.
+// should end requests in flight but fails, later calls repeat it until the Per of the rate has passed.
 func (c *storeCaller) settle(ctx context.Context, asks []Ask) (sent bool, err error) {
 	sent, err = c.callSettle(ctx, asks)
 	for i := range asks {

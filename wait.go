@@ -20,12 +20,12 @@ import (
 // before the deadline of ctx ([context.DeadlineExceeded]). In the last three cases, the Result is the denial. If ctx
 // ends during the wait, the error is that of ctx.
 //
-// A deadline is compared with the machine's clock. If it has passed there although ctx has not ended, it was made with
-// a fake clock and is compared with the limiter's clock.
+// A deadline is compared with the machine's clock. If the deadline has passed on that clock, but ctx has not ended, ctx
+// must have been made with a fake clock: the deadline is then compared with the limiter's clock.
 //
 // The limiters of this package serve the callers that wait for one key in the order in which they came, and wait on the
-// limiter's clock. No caller overtakes them: Allow and Take decide as if those had been served before. With a [Store],
-// this holds within one process. For any other [Limiter], Wait calls Take again after each RetryAfter, in real time.
+// limiter's clock. No caller overtakes: Allow and Take decide as if those that wait had been served before. With a
+// [Store], this holds within one process. For any other [Limiter], Wait calls Take after each RetryAfter, in real time.
 func Wait(ctx context.Context, l Limiter, key string, n int) (Result, error) {
 	switch l := l.(type) {
 	case nil:
@@ -93,8 +93,7 @@ func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (res Result, 
 // If the rules change, the new rules apply to the waiting requests, in the order in which these came; with a Store or
 // a custom Limiter, the order may change. [Rule.Resolve] is not called again.
 //
-// If the Result has a Delay, which a rule with [AlgorithmLeakyBucket] sets, Wait returns only after that Delay, as the
-// method Wait of a [LeakyBucket] does.
+// If a rule with [AlgorithmLeakyBucket] sets a Delay, Wait returns only after the Delay, as Wait of a [LeakyBucket] does.
 func (l *RateLimiter) Wait(ctx context.Context, req Request) (Result, error) {
 	return l.wait(ctx, &req, nil, 0)
 }
@@ -125,7 +124,7 @@ type ruleWait struct {
 	reserves      *Reservation    // what ReserveWait returns once the units are taken; nil for Wait
 	term          time.Duration   // the term of that reservation
 
-	d *decision // the decision on the request; nil while a caller waits that needs none, so that it takes less memory
+	d *decision // the decision on the request; nil while the caller waits in line, unless it is needed there: this saves memory
 
 	*waitAnswer // what a store or a custom limiter has answered; nil if none is asked
 }
@@ -195,7 +194,7 @@ func (w *ruleWait) wait() (Result, error) {
 	return w.waited(refused, err)
 }
 
-// waited returns the answer of Wait. The method wait calls it so that less stays on the stack of a waiting caller.
+// waited returns the answer of Wait. As a function of its own, it keeps its variables off the stack of a waiting caller.
 func (w *ruleWait) waited(refused bool, err error) (Result, error) {
 	res, problems := w.limiter.answered(w.ctx, w.d)
 	if refused {
@@ -212,10 +211,10 @@ func (w *ruleWait) keep(d *decision, res Result) {
 	}
 }
 
-// stand waits in line (a queue) for the keys of the decision d, which is w.d, and charges them. If revocable is set, the
-// charges can be given back. If refused is true, w.d has the denial, and err says why the caller cannot wait. If refused
-// is false and err is not nil, nothing was decided: ctx has ended, the new rules refuse the request, or the error is
-// ErrChanged. While a request without an ID waits, there is no w.d; stand makes it again by the same rules.
+// stand waits in line (a queue) for the keys of the decision d, which is w.d, and charges them. If revocable is set,
+// the charges can be given back. If refused is true, w.d has the denial, and err says why the caller cannot wait. If
+// refused is false and err is not nil, nothing was decided: ctx has ended, the new rules refuse the request, or the
+// error is ErrChanged. A request without an ID waits without w.d, to save memory; stand then makes w.d again.
 func (w *ruleWait) stand(d *decision, revocable bool) (refused bool, err error) {
 	engine.AdmitAll(d.parts)
 	in := new(waitline.Waiter) // filled field by field: a literal is first built on the stack, which lasts as long as the wait
@@ -285,8 +284,8 @@ func (l *RateLimiter) rematch(in *waitline.Waiter) {
 	}
 }
 
-// meetsOthers reports whether other rules apply to a waiting request now than before a change of the rules. It may
-// also return true, although nothing has changed for the request, if a rule applies but does not limit the request.
+// meetsOthers reports whether a change of the rules has changed which rules apply to a waiting request. It may also
+// return true without such a change if a rule applies but does not limit the request.
 func (l *RateLimiter) meetsOthers(in *waitline.Waiter) bool {
 	w := in.Owner.(*ruleWait)
 	before, now := newDecision(w.req, engine.ModeTake), newDecision(w.req, engine.ModeTake)
@@ -295,8 +294,8 @@ func (l *RateLimiter) meetsOthers(in *waitline.Waiter) bool {
 	return w.exempt || before.find(w.set) != nil || now.find(l.set.Load()) != nil || !slices.Equal(before.rules, now.rules)
 }
 
-// denyBehindWaiters denies the decision d, because other callers wait for one of its keys and are served first. If
-// these callers have left meanwhile, it returns false, and d must be decided in the usual way.
+// denyBehindWaiters denies the decision d, because other callers wait for one of its keys and are served first. If no
+// caller waits any more, it returns false, and d must be decided in the usual way.
 func (l *RateLimiter) denyBehindWaiters(d *decision) bool {
 	d.gather()
 	record := d.order.Record
@@ -329,7 +328,7 @@ func await(ctx context.Context, lines *waitline.Lines, w *waitline.Waiter) error
 	return w.Refused
 }
 
-// waitError returns an error if a denied request cannot be granted within the duration patience, and otherwise nil.
+// waitError returns an error if a denied request is never granted, or only after the duration patience; otherwise nil.
 func waitError(res Result, wait, patience time.Duration) error {
 	switch {
 	case res.RetryAfter == Never:
