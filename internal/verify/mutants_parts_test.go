@@ -53,7 +53,7 @@ var partsMutants = []mutant{
 	{
 		name: "an outage has a line for each client", file: "observer.go",
 		old: "if kind.Cause == causeStore {",
-		new: "if kind.cause == causeStore && d.Cost > 1 {",
+		new: "if kind.Cause == causeStore && d.Cost > 1 {",
 		by:  "^TestOutageInTheLog$", why: "the log would have a line for each decision without the store",
 	},
 	{
