@@ -78,7 +78,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Costs:  []ratelimit.Cost{{Unit: "tokens", N: estimate}},
 	}, 10*time.Minute)
 	if !ok {
-		return // the client has its answer: 429, or 503 while the store is down
+		return // the client has its answer, such as 429
 	}
 	used := 0
 	defer func() { // runs even if the client has left, or the model has failed or panicked
