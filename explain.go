@@ -42,7 +42,7 @@ type RuleExplanation struct {
 	Name string // the rule's name
 
 	// Match says why the rule applies: "exact", "prefix" or "default" if it is among the best matches, "named" by
-	// [Request.Rules], or "additional" because of [Rule.Additional]. For a rule in [ModeShadow], it is as if it enforced.
+	// [Request.Rules], or "additional" because of [Rule.Additional]. A rule in [ModeShadow] has the Match of one that enforces.
 	Match string
 
 	Pattern string // [Rule.Endpoint], which may be empty

@@ -97,7 +97,7 @@ type origin struct {
 // verdicts holds the answers of all rules for one request, for the observer.
 type verdicts struct {
 	parts   []engine.Part
-	origins []origin // what answered for each part; nil if the field by says it for all parts
+	origins []origin // what answered for each part; nil if the same has answered for all parts, see the field named by
 	by      answerer
 	hash    keytable.Hash // hash of the key if only one rule was asked; the field parts is then nil
 	n       int64         // how many units this rule was asked for

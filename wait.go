@@ -162,7 +162,7 @@ func (w *ruleWait) newDecision() *decision {
 	return d
 }
 
-// drop gives the decision w.d back to the pool, if there is one.
+// drop gives the decision w.d back to the pool. It does nothing if w has no decision.
 func (w *ruleWait) drop() {
 	if w.d != nil {
 		w.d.free()

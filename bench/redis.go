@@ -105,7 +105,7 @@ func storedBucket(c *redis.Client, l Limit, opts ...redisstore.Option) (*ratelim
 }
 
 // newStore returns a function for the field RedisSpec.New. That function makes a store with the
-// given options. Each call requests one unit from the store, by the given algorithm.
+// given options. Each decision of that store requests one unit, by the given algorithm.
 func newStore(a ratelimit.Algorithm, opts ...redisstore.Option) func(*redis.Client, Limit) (RedisAsk, error) {
 	return func(c *redis.Client, l Limit) (RedisAsk, error) {
 		store, err := openStore(c, opts...)

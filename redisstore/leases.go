@@ -81,7 +81,7 @@ type lease struct {
 	left   int           // how many units remained in the server when units were last added to the lease
 	reset  time.Duration // the ResetAfter of the key when units were last added to the lease
 	expiry *time.Timer
-	noted  bool // whether a call for the key may have left a note in the server
+	noted  bool // whether a call for the key may have noted in the server how many units this process has taken for later requests
 }
 
 // A lot is a number of units that were charged together, at one instant of the server's clock.

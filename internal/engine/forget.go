@@ -53,9 +53,10 @@ func (k *ratedKeys[S, C]) forgetRates(old *ratePlans[S, C]) *ratePlans[S, C] {
 	return k.plans.Load()
 }
 
-// renewLocked gives the keys new plans (rates with their configurations) for the rates r. These may differ
-// from the present rates only in the Warmup. The limits and what each key has used stay as they are. While the
-// new plans are not in use yet, renewLocked calls the function before with them. The caller holds k.changing.
+// renewLocked gives the keys new plans (rates with their configurations), made from the parameter r. The rates
+// in r may differ from the present ones only in the Warmup. The limits and what each key has used stay as they
+// are. Before the new plans are in use, renewLocked passes them to the parameter named before, a function. The
+// caller holds k.changing.
 func (k *ratedKeys[S, C]) renewLocked(r Rates, before func(*ratePlans[S, C])) error {
 	old := k.plans.Load()
 	ps, err := newRatePlans[S](r, k.configure, k.refusals, &k.receipts)

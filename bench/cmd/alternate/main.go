@@ -61,7 +61,7 @@ func main() {
 type program func() ([]byte, error)
 
 // run runs the executable at the given path and returns what it printed. Exit code 1 is not treated
-// as an error: the command report ends with it if a measured figure breaks a promised bound.
+// as an error, because bench/cmd/report exits with it if a measured figure breaks a promised bound.
 func run(ctx context.Context, path string, args []string) ([]byte, error) {
 	c := exec.CommandContext(ctx, path, args...)
 	c.Stderr = os.Stderr
