@@ -28,7 +28,7 @@ type decision struct {
 	rules         []*activeRule    // sorted by inLockOrder: a rule with a custom limiter comes last
 	named         []*activeRule    // memory for the field rules; unused while rules is the shared list of a ruleGroup
 	exempt        []*activeRule    // rules that apply, but do not limit the request; the field rules does not list them
-	unasked       []*activeRule    // rules that do not apply: the request does not have their Unit, or holds nothing
+	unasked       []*activeRule    // rules that do not apply: the request lacks their Unit, or is not a reservation
 	resolvedRates map[string]Rate  // rates that an earlier try got from Resolve, by rule name; nil if Resolve must be called
 	spots         []engine.Spot    // the keys in this process and their answers; used only while callers wait for one of these keys
 	waiting       waitline.Request // identifies the request, its keys, and the queue in which it waits; set by gather
@@ -137,7 +137,7 @@ func (l *RateLimiter) decide(ctx context.Context, d *decision) (res Result, err 
 	return l.answered(ctx, d)
 }
 
-// decideByKeys decides d by all rules but the one with a custom limiter.
+// decideByKeys decides d by all rules without a custom limiter. The function askCustom asks the custom limiter later.
 func (l *RateLimiter) decideByKeys(ctx context.Context, d *decision) (answered bool, err error) {
 	switch {
 	case len(d.rules) == 0:

@@ -213,7 +213,7 @@ func (k *keyed[S, C]) decideSolo(key string, n int, charge bool, res *Result) {
 	switch {
 	case k.solo == nil:
 		res.RetryAfter = Never
-	case charge && n == 1 && k.solo.limiter.settings.observer == nil: // not with an observer, because Allow would report a Request.Cost of 0
+	case charge && n == 1 && k.solo.limiter.settings.observer == nil: // an observer would see a Request.Cost of 0
 		*res = k.solo.limiter.Allow(key, "")
 	case charge:
 		*res, _ = k.solo.take(context.Background(), key, n)

@@ -29,7 +29,7 @@ type settings struct {
 	factory         *Factory      // nil if there are no custom algorithms
 	required        []string      // names of rules that must exist
 	requestIDs      time.Duration // how long the answer to a request with an ID is kept; 0 without WithRequestIDs
-	single          bool          // true for the RateLimiter inside a single limiter with a store, such as a TokenBucket
+	single          bool          // true for the RateLimiter inside another limiter, such as a TokenBucket with a store
 
 	problems []error
 }

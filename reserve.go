@@ -120,7 +120,7 @@ func (l *RateLimiter) ReserveWait(ctx context.Context, req Request, term time.Du
 	return r, err
 }
 
-// reserves returns an error if l cannot reserve units for this term.
+// reserves returns an error if l cannot reserve units for the time term.
 func (l *RateLimiter) reserves(term time.Duration) error {
 	if !validTerm(term) {
 		return &ConfigError{"term", term, termRange}

@@ -58,8 +58,8 @@ type Reason = string
 // then only a bound. If another rule denies the request too, the Result is that of the other rule.
 const ReasonBusy Reason = "busy"
 
-// RetryAfterMs returns RetryAfter in milliseconds, rounded up. If the request was granted or RetryAfter is [Never], ok is false and
-// ms 0.
+// RetryAfterMs returns RetryAfter in milliseconds, rounded up. ok is false, and ms 0, if the request was granted or
+// RetryAfter is [Never].
 func (r Result) RetryAfterMs() (ms int64, ok bool) { return r.retryIn(time.Millisecond) }
 
 // RetryAfterSeconds returns RetryAfter in whole seconds, rounded up, as the HTTP header Retry-After has it. ok is

@@ -245,8 +245,9 @@ func (req *Request) asked(rules []*activeRule, some *[maxPlain]*activeRule) []*a
 	return some[:n]
 }
 
-// countUnasked counts req for those of the rules that do not apply: req does not have their Unit, or would have to hold
-// units that it cannot end. If a rule counts requests and req says that it costs none, req is not counted.
+// countUnasked counts req for those of the rules that do not apply: req lacks their Unit, or they have
+// AlgorithmInFlight and req is not a reservation. If a rule counts requests and req says that it costs none, req is not
+// counted.
 func (req *Request) countUnasked(rules []*activeRule) {
 	for _, r := range rules {
 		switch _, asked := req.cost(r.Unit); {

@@ -13,8 +13,8 @@ import (
 
 // A lineAnswer is the last answer that a store or a custom limiter gave to the first request in a line (queue).
 type lineAnswer struct {
-	rule string   // name of the binding rule
-	by   answerer // what answered for that rule: a store, a custom limiter or a policy
+	rule string   // name of the rule that the answer is from
+	by   answerer // what answered for the rule: a store, a custom limiter or a policy
 	res  Result
 }
 
@@ -194,8 +194,8 @@ func (w *ruleWait) refusal(retryAfter, wait, patience time.Duration, newcomer bo
 	return err
 }
 
-// fresh returns a function that forecasts the state of the binding rule's key after a grant at the time due: an empty
-// bucket, or a window with only the units of d. It returns nil if no store decided by that rule, or it has a Warmup.
+// fresh returns a function that forecasts the state of the key by which d was denied, after a grant at the time due: an
+// empty bucket, or a window with only the units of d. It returns nil if no store decided, or the rule has a Warmup.
 func (l *RateLimiter) fresh(d *decision, due instant) func() engine.Future {
 	r, o, n := d.rules[d.binding], d.origins[d.binding], d.parts[d.binding].N
 	if o.by != byStore || r.Warmup != (Warmup{}) { // with a Warmup, the limit depends on the age of the key, which only the store knows

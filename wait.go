@@ -98,7 +98,8 @@ func (l *RateLimiter) Wait(ctx context.Context, req Request) (Result, error) {
 	return l.wait(ctx, &req, nil, 0)
 }
 
-// wait does the work of Wait and ReserveWait. If r is not nil, it is to be the reservation, with this term.
+// wait does the work of Wait and ReserveWait. For ReserveWait, r becomes the reservation for the time term; otherwise r
+// is nil.
 func (l *RateLimiter) wait(ctx context.Context, req *Request, r *Reservation, term time.Duration) (Result, error) {
 	w := ruleWait{limiter: l, ctx: orBackground(ctx), req: req, reserves: r, term: term}
 	for {
