@@ -43,9 +43,9 @@ func combine(rules []*activeRule, parts []engine.Part, passes bool, costs []Cost
 	return binding
 }
 
-// combineUnits finds the binding rule if the rules have several Units. Only the rules of one Unit can bind: for a
-// denied request, the Unit of the rule with the index first; for a granted one, "" if a rule counts requests, and
-// otherwise the first Unit in costs that a rule counts. left is the smallest number of units left in these rules.
+// combineUnits finds the rule whose numbers the Result has, if the rules have several Units. It is one of the rules of one
+// Unit. If the request is denied, that is the Unit of rules[first]. Otherwise it is "" if a rule counts requests, or else
+// the first Unit in costs that a rule counts. left is the smallest number of units left in the rules of this Unit.
 func combineUnits(rules []*activeRule, parts []engine.Part, passes bool, costs []Cost, first int) (binding int, left uint64) {
 	counts := func(unit string) bool {
 		for i, r := range rules[:len(parts)] {

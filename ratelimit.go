@@ -185,8 +185,8 @@ func (l *RateLimiter) CheckAll(ctx context.Context, req Request, each []Result) 
 	return res, each, err
 }
 
-// Peek returns what [RateLimiter.Check] would return for req with a cost of 1 in each of its units, but takes nothing:
-// Remaining still counts that unit. Peek ignores req.ID. No [Observer] sees it, and [RuleStats] do not count it.
+// Peek returns what [RateLimiter.Check] would return for req if it cost 1 in each of its units, but takes nothing, so
+// Remaining is not reduced. Peek ignores req.ID. No [Observer] sees it, and [RuleStats] do not count it.
 func (l *RateLimiter) Peek(ctx context.Context, req Request) (Result, error) {
 	return l.check(ctx, &req, engine.ModeLook)
 }

@@ -297,7 +297,7 @@ func (t *Transport) waitLimited(r *http.Request, host string, until keytable.Ins
 	res, err := t.Limiter.Wait(within, req)
 	switch {
 	case ctx.Err() == nil && unheld.Err() != nil:
-		return errHeld // if the Limiter has granted r meanwhile, r stays charged; it asks again after the hold
+		return errHeld // if the Limiter has granted r meanwhile, r stays charged, and is charged again after the hold
 	case err == nil || res.Allowed: // if there is an error, the failure policy has granted the request
 		return nil
 	case ctx.Err() != nil:

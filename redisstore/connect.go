@@ -68,7 +68,7 @@ func (s *sender) learn(c *call) {
 	if quick := c.ended-c.began < s.conn.set.timeout/quickShare; s.quick.Load() != quick {
 		s.quick.Store(quick)
 	}
-	refused := c.err != nil && classOf(c.err) == ClassDial // perhaps by a reply to the handshake
+	refused := c.err != nil && classOf(c.err) == ClassDial // perhaps the server has answered the handshake with an error
 	answered := c.err == nil || errors.As(c.err, new(redis.Error)) && !refused
 	if answered {
 		s.answers.Add(1)

@@ -67,8 +67,8 @@ func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout 
 //
 // The cache does not deny a request that the server would grant, with one exception: if another
 // process resets the key, or gives back units of the key, this process may deny requests for up
-// to d longer. The RetryAfter of a denial from the cache may be longer than the RetryAfter that the
-// server would return, by at most the duration of the call from which the store knows the state.
+// to d longer. The RetryAfter of a denial from the cache may be longer than that of the server, by at
+// most the time that the remembered call took.
 func WithDenialCache(d time.Duration) Option { return func(s *settings) { s.denials = d } }
 
 // WithLeases lets the store take units ahead. For a key with many requests, a call that is needed

@@ -54,8 +54,9 @@ type holder[S any] interface {
 type Held struct {
 	N int // units held
 
-	// Oldest is for how long the oldest hold has lasted since it began or was extended. It follows from the
-	// instant at which the hold is over: a hold from before a change of Rate.Per counts as of the new Per.
+	// Oldest is for how long the oldest hold has lasted since it began or was extended. It is computed from
+	// the instant at which the hold will be over and the present Rate.Per, so it is wrong for a hold that
+	// began before a change of Per.
 	Oldest time.Duration
 }
 

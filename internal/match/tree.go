@@ -17,7 +17,7 @@ type node[R Rule, G any] struct {
 
 	// Numbers of groups at this node and all nodes below it:
 	prefixes int32 // groups of prefixes
-	open     int32 // groups without a rule that can be the best match
+	open     int32 // groups whose rules are all additional or in shadow, so that none of them can be the best match
 }
 
 // places maps a byte to the index of the child whose label begins with that byte. If there is no
