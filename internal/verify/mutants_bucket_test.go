@@ -24,7 +24,7 @@ var tokenMutants = []mutant{
 		name: "a denial under a smaller burst changes the key", file: "tokenbucket.go",
 		old: "return c.Burst < from.Burst",
 		new: "return c.Burst > 1<<40",
-		by:  "^TestBoundOfUnannouncedChanges$", why: "requests that cost nothing would fill a key up",
+		by:  "^TestDenialAtAnotherRate$", why: "requests that cost nothing would fill a key up",
 	},
 	{
 		name: "the wait under a smaller burst counts at its own rate", file: "internal/engine/rated.go",
