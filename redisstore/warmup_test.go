@@ -347,7 +347,7 @@ func TestWarmupCountsTheRoundingOnce(t *testing.T) {
 // have more digits than a double.
 func TestWarmupFits(t *testing.T) {
 	client := start(t).client(t)
-	for _, burst := range []int{10, 999_999_990, math.MaxUint32} {
+	for _, burst := range []int{10, 999_999_990, atMost(math.MaxUint32)} {
 		for from := 1; from < 10; from++ {
 			key := newYoungKey(t, client, ratelimit.AlgorithmTokenBucket)
 			key.ask.Rate = ratelimit.Rate{Requests: 10, Per: 30*365*24*time.Hour + time.Microsecond, Burst: burst}
