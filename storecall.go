@@ -78,6 +78,7 @@ func (c *storeCaller) takeOnce(
 		results, replayed, err = c.once.Once(ctx, c.attemptOf(req, look), asks)
 		return complete(results, asks, err)
 	})
+	c.sendEnds(ctx, err)
 	return results, replayed && err == nil, err
 }
 

@@ -116,3 +116,19 @@ func TestInFlightEndsAreSent(t *testing.T) {
 	require.Equal(t, 999, start(t, l).Result().Remaining)
 	require.Len(t, s.settled, 4, "after Per, the hold is over by itself")
 }
+
+// TestInFlightEndsAreSentBesideIDs sends them also with a call for a request with an ID.
+func TestInFlightEndsAreSentBesideIDs(t *testing.T) {
+	clock := ratelimit.NewFakeClock(newYear)
+	memory, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	s := &downStore{MemoryStore: memory}
+	l := newRules(t, []ratelimit.Rule{inFlight(3)}, ratelimit.WithClock(clock), ratelimit.WithStore(s), ratelimit.WithRequestIDs(time.Hour))
+	r := start(t, l)
+	s.down = true
+	require.ErrorIs(t, r.Done(), ratelimit.ErrStore)
+	s.down = false
+	_, err = l.Reserve(t.Context(), ratelimit.Request{Client: "bob", Endpoint: "/", ID: "1"}, time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, []int{1}, s.settled)
+}
