@@ -419,17 +419,24 @@ func TestHeldByKilledProcess(t *testing.T) {
 	require.EqualValues(t, 1, client.ZCard(t.Context(), client.Keys(t.Context(), "*;r").Val()[0]).Val())
 }
 
-// TestHeldUnitsAreConserved draws requests of three units that run for a while, on a server and on a cluster: what is
-// denied has charged nothing, what is settled is what was used, and in the end nothing is held.
+// TestHeldUnitsAreConserved draws requests of three units that run for a while, in memory, in a MemoryStore, on a server
+// and on a cluster: what is denied has charged nothing, what is settled is what was used, and in the end nothing is held.
 func TestHeldUnitsAreConserved(t *testing.T) {
 	steps := 20_000
 	if testing.Short() || raceEnabled {
 		steps = 1000
 	}
 	_, cluster := startReplicated(t)
-	for name, client := range map[string]redis.UniversalClient{"standalone": startReal(t).client(t), "cluster": cluster} {
+	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+	memory, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	onServer := func(client redis.UniversalClient) ratelimit.Store {
+		return newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))
+	}
+	for name, store := range map[string]ratelimit.Store{
+		"memory": nil, "memory store": memory, "standalone": onServer(startReal(t).client(t)), "cluster": onServer(cluster),
+	} {
 		t.Run(name, func(t *testing.T) {
-			clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 			limits := map[string]int{"": 110, "tokens": 15_000, "bytes": 150_000}
 			rules := []ratelimit.Rule{
 				{Name: "running", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal,
@@ -441,8 +448,11 @@ func TestHeldUnitsAreConserved(t *testing.T) {
 				rules = append(rules, ratelimit.Rule{Name: "all " + unit, Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Unit: unit,
 					Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.Rate{Requests: limits[unit], Per: 24 * time.Hour}})
 			}
-			l, err := ratelimit.New(rules, nil, ratelimit.WithClock(clock), ratelimit.WithName("conserved"),
-				ratelimit.WithStore(newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))))
+			opts := []ratelimit.Option{ratelimit.WithClock(clock), ratelimit.WithName("conserved")}
+			if store != nil {
+				opts = append(opts, ratelimit.WithStore(store))
+			}
+			l, err := ratelimit.New(rules, nil, opts...)
 			require.NoError(t, err)
 			c := &conserving{l: l, limits: limits, used: map[string]int{}, r: rand.New(rand.NewPCG(5, 6))}
 			for step := range steps {
