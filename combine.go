@@ -10,9 +10,9 @@ import (
 
 // combine writes the answer to a request to res: the Result of the binding rule (see RateLimiter.Check), but with the
 // smallest Remaining of all rules of its unit, and with the largest Delay of all rules. parts has the answers of the
-// rules, and costs are the Costs of the request. binding is the index of the binding rule, or -1 if no rule enforces.
-func combine(rules []*activeRule, parts []engine.Part, passes bool, costs []Cost, res *Result) (binding int) {
-	binding, units := -1, false
+// rules to req. binding is the index of the binding rule, or -1 if no rule enforces.
+func combine(rules []*activeRule, parts []engine.Part, passes bool, req *Request, res *Result) (binding int) {
+	binding = -1
 	left, delay := uint64(math.MaxUint64), time.Duration(0)
 	advised := false
 	for i := range parts {
@@ -24,7 +24,6 @@ func combine(rules []*activeRule, parts []engine.Part, passes bool, costs []Cost
 		if binding < 0 || engine.Binds(p, &parts[binding], passes, rules[i].index < rules[binding].index) {
 			binding = i
 		}
-		units = units || rules[i].Unit != ""
 		// Left is -1 if no limit applies. Converted to uint64, -1 is the largest number, so min ignores it.
 		left, delay = min(left, uint64(max(p.Left, -1))), max(delay, p.Delay)
 	}
@@ -32,8 +31,8 @@ func combine(rules []*activeRule, parts []engine.Part, passes bool, costs []Cost
 		*res, res.Advised = unlimited, advised
 		return binding
 	}
-	if units {
-		binding, left = combineUnits(rules, parts, passes, costs, binding)
+	if len(req.Costs) > 0 {
+		binding, left = combineUnits(rules, parts, passes, req.Costs, binding)
 	}
 	fill(res, &parts[binding].Verdict)
 	res.Allowed, res.Remaining, res.Rule, res.Advised = passes, int(int64(left)), rules[binding].resultName, advised

@@ -317,7 +317,7 @@ func (d *decision) answer(res *Result) (binding int) {
 	if d.custom >= 0 && d.origins[d.custom].by == 0 {
 		n = d.custom // leave out the custom limiter, which was not asked
 	}
-	binding = combine(d.rules[:n], d.parts[:n], d.Passes, d.request.Costs, res)
+	binding = combine(d.rules[:n], d.parts[:n], d.Passes, &d.request, res)
 	for i := range d.origins[:n] {
 		if d.origins[i].by == byPolicy && !d.parts[i].Shadow {
 			res.Degraded = true

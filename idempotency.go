@@ -94,7 +94,7 @@ func (l *RateLimiter) replayPlain(g *ruleGroup, req *Request, res *Result) bool 
 	for _, r := range g.rules {
 		r.totals.add(numReplayed, 1)
 	}
-	combine(g.rules, parts[:len(g.rules)], true, nil, res)
+	combine(g.rules, parts[:len(g.rules)], true, req, res)
 	return true
 }
 

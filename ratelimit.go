@@ -386,23 +386,29 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 	case len(rules) <= 2:
 		// Two rules get a smaller array: zeroing the array for maxPlain rules takes a tenth of the decision's time.
 		var parts [2]engine.Part
-		return l.takeSeveral(ctx, g, rules, req, parts[:len(rules)], res, watch), nil
+		return l.takeSeveral(ctx, g, req, parts[:len(rules)], res, rules, watch), nil
 	default:
 		var parts [maxPlain]engine.Part
-		return l.takeSeveral(ctx, g, rules, req, parts[:len(rules)], res, watch), nil
+		return l.takeSeveral(ctx, g, req, parts[:len(rules)], res, rules, watch), nil
 	}
 }
 
 // takeSeveral does the work of takePlain for several rules, or for one shadow rule. rules are the rules of the group g
 // that apply to req, and parts has one zero Part for each of them.
 func (l *RateLimiter) takeSeveral(
-	ctx context.Context, g *ruleGroup, rules []*activeRule, req *Request, parts []engine.Part, res *Result, watch engine.Stopwatch,
+	ctx context.Context, g *ruleGroup, req *Request, parts []engine.Part, res *Result, rules []*activeRule, watch engine.Stopwatch,
 ) (done bool) {
+	n := int64(max(req.Cost, 1))
 	for i, r := range rules {
 		p := &parts[i]
-		p.Keys, p.Hash, p.Shadow, p.Advises = r.local, r.key.hash(req), !r.enforces(), r.Mode == ModeAdvise
+		p.Keys, p.Hash, p.N = r.local, r.key.hash(req), n
 		p.Want.Tier = req.Tier
-		p.N, _ = req.cost(r.Unit)
+		if !r.enforces() {
+			p.Shadow, p.Advises = true, r.Mode == ModeAdvise
+		}
+		if len(req.Costs) > 0 {
+			p.N, _ = req.cost(r.Unit)
+		}
 	}
 	order := engine.Order{Within: engine.AnyDelay}
 	outcome := engine.DecideAll(&l.time, parts, &order, watch.Began)
@@ -415,7 +421,7 @@ func (l *RateLimiter) takeSeveral(
 	for i := 0; i < len(rules) && req.Tier != ""; i++ {
 		rules[i].countTier(req.Tier, outcome.Passes || !parts[i].Granted())
 	}
-	binding := combine(rules, parts, outcome.Passes, req.Costs, res)
+	binding := combine(rules, parts, outcome.Passes, req, res)
 	if l.settings.observer != nil {
 		vs := verdicts{by: byMemory, parts: parts, now: outcome.Now}
 		l.tell(ctx, req, rules, &vs, binding, res, nil, watch.Elapsed(&l.time))

@@ -60,9 +60,17 @@ const (
 
 // validate returns an error if a number of units in req is invalid.
 func (req *Request) validate() error {
-	if req.Cost < 0 {
+	switch {
+	case req.Cost < 0:
 		return ErrInvalidCount
+	case len(req.Costs) == 0:
+		return nil
 	}
+	return req.validateCosts() // a function of its own, so that the compiler can inline validate
+}
+
+// validateCosts returns an error if one of the Costs of req is invalid.
+func (req *Request) validateCosts() error {
 	if len(req.Costs) > maxCosts {
 		return &ConfigError{"costs", len(req.Costs), "must have at most 16 units"}
 	}

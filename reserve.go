@@ -26,17 +26,21 @@ import (
 //
 // A Reservation is safe for concurrent use by multiple goroutines. A nil or zero Reservation was denied.
 type Reservation struct {
-	limiter *RateLimiter
-	result  Result
-	n       int64     // reserved requests, if the field costs is nil
-	costs   []Cost    // what the request costs in each of its units; nil if it has no Costs
-	each    *[]Result // the Result of each rule in ModeEnforce; nil if one rule applies, with its Result in the field result
+	limiter   *RateLimiter
+	result    Result
+	breakdown *breakdown // nil if one rule of this process applies, and the request has no Costs
 
-	mu      sync.Mutex     // held while a method changes the fields below
+	mu      sync.Mutex     // held while a method changes the fields below, or the charges in the breakdown
 	settled bool           // whether the units are settled
 	done    bool           // whether the units are settled and nothing is in flight any more
+	one     [1]localCharge // the only charge if the breakdown is nil; otherwise memory for the first one, so that it allocates nothing
+}
+
+// A breakdown lists what a reservation costs by unit, and its answers and charges by rule.
+type breakdown struct {
+	costs   []Cost         // what the request costs in each of its units; nil if it has no Costs
+	each    []Result       // the Result of each rule in ModeEnforce
 	parts   []localCharge  // charges in this process
-	one     [1]localCharge // backing array of the slice parts, so that a single charge needs no allocation
 	inStore *storedCharges // charges in the store; nil if there are none
 }
 
@@ -79,7 +83,7 @@ func (l *RateLimiter) Reserve(ctx context.Context, req Request, term time.Durati
 	}
 	r := l.newReservation(&req)
 	g := l.plainGroup(ctx, &req)
-	if g != nil && g.only != nil && g.only.Unit == "" && r.costs == nil && req.ID == "" && l.remote == nil && l.settings.observer == nil &&
+	if g != nil && g.only != nil && g.only.Unit == "" && r.breakdown == nil && req.ID == "" && l.remote == nil && l.settings.observer == nil &&
 		r.takeOne(g.only, &req, term) {
 		return r, nil
 	}
@@ -129,21 +133,24 @@ func (l *RateLimiter) reserves(term time.Duration) error {
 }
 
 func (l *RateLimiter) newReservation(req *Request) *Reservation {
-	return &Reservation{limiter: l, n: int64(max(req.Cost, 1)), costs: costs.Complete(req.Costs, req.Cost)}
+	r := &Reservation{limiter: l}
+	if len(req.Costs) > 0 {
+		r.breakdown = &breakdown{costs: costs.Complete(req.Costs, req.Cost)}
+	}
+	return r
 }
 
 // takeOne takes the units from rule, the only rule for req. It returns false if callers wait for the key.
 func (r *Reservation) takeOne(rule *activeRule, req *Request, term time.Duration) (done bool) {
-	hash := rule.key.hash(req)
-	v, delay, receipt, queued := rule.local.Hold(hash, req.Tier, r.n, term)
+	hash, n := rule.key.hash(req), int64(max(req.Cost, 1))
+	v, delay, receipt, queued := rule.local.Hold(hash, req.Tier, n, term)
 	if queued {
 		return false
 	}
 	r.result.Delay, r.result.Rule = delay, rule.resultName
 	fill(&r.result, &v)
 	if v.Granted() {
-		r.one[0] = localCharge{rule: rule, hash: hash, receipt: receipt, n: r.n, tier: req.Tier}
-		r.parts = r.one[:]
+		r.one[0] = localCharge{rule, hash, receipt, n, req.Tier, nil}
 	} else if rule.holds() {
 		r.result.Reason = ReasonBusy
 	}
@@ -153,14 +160,17 @@ func (r *Reservation) takeOne(rule *activeRule, req *Request, term time.Duration
 // take makes r the reservation of the decision d, whose answer is res.
 func (r *Reservation) take(ctx context.Context, d *decision, res Result) {
 	r.result = res
+	if r.breakdown == nil {
+		r.breakdown = new(breakdown)
+	}
+	r.breakdown.parts = r.one[:0]
 	r.addAll(ctx, d)
-	each := d.appendEach(ctx, nil)
-	r.each = &each
+	r.breakdown.each = d.appendEach(ctx, nil)
 }
 
 // addAll adds the charges of the decision d, which has been made, to the reservation r.
 func (r *Reservation) addAll(ctx context.Context, d *decision) {
-	r.parts = r.one[:0]
+	b := r.breakdown
 	for i, rule := range d.rules {
 		p, o := &d.parts[i], &d.origins[i]
 		switch {
@@ -168,14 +178,14 @@ func (r *Reservation) addAll(ctx context.Context, d *decision) {
 		case o.by == byStore:
 			ask := rule.ask(&d.request, o.rate)
 			ask.Receipt, ask.Charged, ask.Shadow = d.receipt, int(p.N), false
-			if r.inStore == nil {
-				r.inStore = &storedCharges{ctx: context.WithoutCancel(orBackground(ctx))} // Settle may be called after the request has ended
+			if b.inStore == nil {
+				b.inStore = &storedCharges{ctx: context.WithoutCancel(orBackground(ctx))} // Settle may be called after the request has ended
 			}
-			in := r.inStore
+			in := b.inStore
 			in.asks, in.rules = append(in.asks, ask), append(in.rules, rule)
 			if rule.holds() && rule.local != nil { // FailLocal counts what this process has in flight, whoever granted it
 				receipt := rule.local.Exceed(p.Hash, p.Want, d.Now, p.N)
-				r.parts = append(r.parts, localCharge{rule: rule, hash: p.Hash, receipt: receipt, n: p.N})
+				b.parts = append(b.parts, localCharge{rule: rule, hash: p.Hash, receipt: receipt, n: p.N})
 			}
 		case p.Keys != nil:
 			r.add(rule, p, d.Now, d.term)
@@ -185,13 +195,13 @@ func (r *Reservation) addAll(ctx context.Context, d *decision) {
 
 // add adds a charge in this process to the reservation r. The rule made the charge at the time now; p describes it.
 func (r *Reservation) add(rule *activeRule, p *engine.Part, now instant, term time.Duration) {
-	part := localCharge{rule: rule, hash: p.Hash, receipt: p.Receipt, n: p.N, tier: p.Want.Tier}
+	part := localCharge{rule, p.Hash, p.Receipt, p.N, p.Want.Tier, nil}
 	if p.Want.Rate != nil {
 		rate := *p.Want.Rate // a copy, because later decisions use p again
 		part.rate = &rate
 	}
 	p.Keys.SetTerm(p.Receipt, now.Add(term), now)
-	r.parts = append(r.parts, part)
+	r.breakdown.parts = append(r.breakdown.parts, part)
 }
 
 // Result returns the answer to the request for which [RateLimiter.Reserve] was called, as [RateLimiter.Check] would.
@@ -207,8 +217,35 @@ func (r *Reservation) Results() []Result {
 	switch {
 	case r == nil || r.limiter == nil:
 		return nil
-	case r.each == nil:
+	case r.breakdown == nil:
 		return []Result{r.result}
 	}
-	return slices.Clone(*r.each)
+	return slices.Clone(r.breakdown.each)
+}
+
+// costs returns what the request costs in each of its units, or nil if it has no Costs.
+func (r *Reservation) costs() []Cost {
+	if r.breakdown == nil {
+		return nil
+	}
+	return r.breakdown.costs
+}
+
+// charges returns what r has charged in this process.
+func (r *Reservation) charges() []localCharge {
+	switch {
+	case r.breakdown != nil:
+		return r.breakdown.parts
+	case r.one[0].rule == nil:
+		return nil
+	}
+	return r.one[:]
+}
+
+// inStore returns what r has charged in the store, or nil if that is nothing.
+func (r *Reservation) inStore() *storedCharges {
+	if r.breakdown == nil {
+		return nil
+	}
+	return r.breakdown.inStore
 }

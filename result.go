@@ -17,8 +17,17 @@ const Never time.Duration = math.MaxInt64
 // For every Result but the zero one, Allowed is true if and only if RetryAfter is zero. The zero Result, which denies,
 // is returned with an error that prevented a decision.
 type Result struct {
+	// The three bools stand together: the size is then a multiple of 16 bytes, and copies of a Result take less time.
+
 	// Allowed reports whether the request is granted. If so, the units have been taken; if not, nothing has changed.
 	Allowed bool
+
+	// Advised is true if a rule in [ModeAdvise] would have denied the request. In the Results of
+	// [RateLimiter.CheckAll], it marks the Result of such a rule, which has not denied anything.
+	Advised bool
+
+	// Degraded is true if a [Store] or a custom [Limiter] has failed and the [FailurePolicy] has answered instead.
+	Degraded bool
 
 	// Limit is the largest number of units that the limit can ever grant at once. It is -1 if no limit applies.
 	Limit int
@@ -42,13 +51,6 @@ type Result struct {
 
 	// Reason is [ReasonBusy] if a rule with [AlgorithmInFlight] has denied the request; otherwise it is empty.
 	Reason Reason
-
-	// Advised is true if a rule in [ModeAdvise] would have denied the request. In the Results of
-	// [RateLimiter.CheckAll], it marks the Result of such a rule, which has not denied anything.
-	Advised bool
-
-	// Degraded is true if a [Store] or a custom [Limiter] has failed and the [FailurePolicy] has answered instead.
-	Degraded bool
 }
 
 // A Reason says why a request was denied, beyond that its limit is reached.

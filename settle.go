@@ -28,11 +28,11 @@ func (r *Reservation) Settle(actual int) error {
 		return cmp.Or(checkCount(actual), ErrSettled)
 	}
 	unit := ""
-	switch {
-	case len(r.costs) == 1:
-		unit = r.costs[0].Unit
-	case len(r.costs) > 1:
-		return fmt.Errorf("%w: the request has %d units; call SettleCosts", ErrInvalidCount, len(r.costs))
+	switch all := r.costs(); {
+	case len(all) == 1:
+		unit = all[0].Unit
+	case len(all) > 1:
+		return fmt.Errorf("%w: the request has %d units; call SettleCosts", ErrInvalidCount, len(all))
 	}
 	return r.settle([]Cost{{unit, actual}}, false, true)
 }
@@ -69,8 +69,8 @@ func (r *Reservation) Cancel() error {
 		return nil
 	}
 	none := []Cost{{}}
-	if r.costs != nil {
-		none = slices.Clone(r.costs)
+	if all := r.costs(); all != nil {
+		none = slices.Clone(all)
 		for i := range none {
 			none[i].N = 0
 		}
@@ -95,24 +95,25 @@ func (r *Reservation) Extend() error {
 	}
 	l := r.limiter
 	l.time.Renew()
-	for i := range r.parts {
-		if p := &r.parts[i]; p.rule.holds() {
-			if p.receipt = p.rule.local.Extend(p.hash, p.receipt, l.time.Now(), p.rule.Rate.Per); p.receipt == 0 && r.inStore == nil {
+	parts, in := r.charges(), r.inStore()
+	for i := range parts {
+		if p := &parts[i]; p.rule.holds() {
+			if p.receipt = p.rule.local.Extend(p.hash, p.receipt, l.time.Now(), p.rule.Rate.Per); p.receipt == 0 && in == nil {
 				return ErrSettled
 			}
 		}
 	}
-	if r.inStore == nil {
+	if in == nil {
 		return nil
 	}
-	asks, _ := r.inStore.present(l.set.Load(), func(was *activeRule, a *Ask) bool {
+	asks, _ := in.present(l.set.Load(), func(was *activeRule, a *Ask) bool {
 		a.N = a.Charged
 		return was.holds()
 	})
 	if len(asks) == 0 {
 		return nil
 	}
-	_, err := l.remote.settle(r.inStore.ctx, asks)
+	_, err := l.remote.settle(in.ctx, asks)
 	return err
 }
 
@@ -123,7 +124,10 @@ func (r *Reservation) settle(actual []Cost, again, ends bool) error {
 		if err := checkCount(c.N); err != nil {
 			return err
 		}
-		if r != nil && (r.costs == nil && c.Unit != "" || r.costs != nil && costs.Index(r.costs, c.Unit) < 0) {
+		if r == nil {
+			continue
+		}
+		if all := r.costs(); all == nil && c.Unit != "" || all != nil && costs.Index(all, c.Unit) < 0 {
 			return fmt.Errorf("%w: the request does not have the unit %q", ErrInvalidCount, c.Unit)
 		}
 	}
@@ -135,7 +139,8 @@ func (r *Reservation) settle(actual []Cost, again, ends bool) error {
 	if r.done || r.settled && !ends {
 		return ErrSettled
 	}
-	if in := r.inStore; in != nil && again && in.failed {
+	in := r.inStore()
+	if in != nil && again && in.failed {
 		actual = in.tried
 	}
 	units := !r.settled            // if false, only what is in flight must still be ended
@@ -143,11 +148,11 @@ func (r *Reservation) settle(actual []Cost, again, ends bool) error {
 	if r.limiter != nil {
 		r.settleHere(actual, units, ends)
 	}
-	if r.inStore != nil {
-		sent, more, err := r.settleInStore(actual, units, ends)
+	if in != nil {
+		sent, more, err := r.limiter.settleInStore(in, actual, units, ends)
 		if err != nil && (!sent || !more) {
 			r.settled, r.done = !units, false
-			r.inStore.failed, r.inStore.tried = true, slices.Clone(actual)
+			in.failed, in.tried = true, slices.Clone(actual)
 		}
 		if err != nil {
 			return err
@@ -161,15 +166,15 @@ func (r *Reservation) settle(actual []Cost, again, ends bool) error {
 
 // settleHere settles what r has charged in this process: the units if units is set, what is in flight if ends is set.
 func (r *Reservation) settleHere(actual []Cost, units, ends bool) {
-	l := r.limiter
-	if len(r.parts) == 0 {
+	l, parts := r.limiter, r.charges()
+	if len(parts) == 0 {
 		return
 	}
 	l.time.Renew()
 	var now instant
 	var keys []waitline.Key // the keys that are charged more than was reserved
-	for i := range r.parts {
-		p := &r.parts[i]
+	for i := range parts {
+		p := &parts[i]
 		stays, holds := costs.Used(actual, p.rule.Unit, p.n), p.rule.holds()
 		switch {
 		case holds && ends:
@@ -194,8 +199,8 @@ func (r *Reservation) settleHere(actual []Cost, units, ends bool) {
 	}
 	actual = slices.Clone(actual) // only this copy is allocated, and not the slice of each call
 	l.waiters.Adjust(func(now instant) {
-		for i := range r.parts {
-			p := &r.parts[i]
+		for i := range parts {
+			p := &parts[i]
 			if more := costs.Used(actual, p.rule.Unit, p.n) - p.n; more > 0 && !p.rule.holds() {
 				p.rule.local.Exceed(p.hash, engine.Wanted{Tier: p.tier, Rate: p.rate}, now, more)
 			}
@@ -203,11 +208,10 @@ func (r *Reservation) settleHere(actual []Cost, units, ends bool) {
 	}, keys...)
 }
 
-// settleInStore does what settleHere does, for the charges that r made in the store. sent is false if the store was not
+// settleInStore does what settleHere does, for the charges in, which a reservation made in the store. sent is false if the store was not
 // called. more is true if more units are charged than were reserved.
-func (r *Reservation) settleInStore(actual []Cost, units, ends bool) (sent, more bool, err error) {
-	l := r.limiter
-	asks, rules := r.inStore.present(l.set.Load(), func(was *activeRule, a *Ask) bool {
+func (l *RateLimiter) settleInStore(in *storedCharges, actual []Cost, units, ends bool) (sent, more bool, err error) {
+	asks, rules := in.present(l.set.Load(), func(was *activeRule, a *Ask) bool {
 		if was.holds() {
 			return ends
 		}
@@ -218,7 +222,7 @@ func (r *Reservation) settleInStore(actual []Cost, units, ends bool) (sent, more
 	if len(asks) == 0 {
 		return false, false, nil
 	}
-	sent, err = l.remote.settle(r.inStore.ctx, asks)
+	sent, err = l.remote.settle(in.ctx, asks)
 	for i, rule := range rules {
 		if err != nil {
 			rule.totals.add(numErrors, 1)

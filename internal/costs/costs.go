@@ -1,8 +1,6 @@
 // Package costs computes what a request costs in each of its units.
 package costs
 
-import "slices"
-
 // A Cost is how many units of one kind a request costs.
 type Cost = struct {
 	Unit string // what is counted; "" for requests
@@ -26,7 +24,12 @@ func ValidUnit(unit string) bool {
 
 // Index returns the index in all of the Cost with this unit, or -1.
 func Index(all []Cost, unit string) int {
-	return slices.IndexFunc(all, func(c Cost) bool { return c.Unit == unit })
+	for i := range all {
+		if all[i].Unit == unit {
+			return i
+		}
+	}
+	return -1
 }
 
 // Of returns how many units a request takes from a rule that counts the given unit. The slice all has the costs of the

@@ -9,12 +9,21 @@ package engine
 // Part. If the request passes, the answer with fewer units left wins. In a tie, the earlier rule wins.
 func Binds(a, b *Part, passes, earlier bool) bool {
 	switch {
-	case !passes && a.Ends != b.Ends && !a.Granted() && !b.Granted():
-		return b.Ends
-	case !passes && a.RetryAfter != b.RetryAfter:
-		return a.RetryAfter > b.RetryAfter
-	case passes && a.Left != b.Left:
+	case !passes:
+		return denialBinds(a, b, earlier)
+	case a.Left != b.Left:
 		return uint64(a.Left) < uint64(b.Left)
+	}
+	return earlier
+}
+
+// denialBinds does what Binds does, for a request that is denied.
+func denialBinds(a, b *Part, earlier bool) bool {
+	switch {
+	case a.Ends != b.Ends && !a.Granted() && !b.Granted():
+		return b.Ends
+	case a.RetryAfter != b.RetryAfter:
+		return a.RetryAfter > b.RetryAfter
 	}
 	return earlier
 }

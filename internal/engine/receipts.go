@@ -266,7 +266,7 @@ func (r *receipts) settle(
 		actual = e.n
 	}
 	back = Returned{At: e.at, N: max(e.n-actual, 0), Last: e.next == 0 && !e.followed}
-	if e.layer != 0 {
+	if e.layer != 0 && back.N > 0 {
 		b := c.arithmetic()
 		back.Paid = b.Minus(e.cost(b, e.n), e.cost(b, e.n-back.N))
 		back.Debt = r.layers.take(c, e.layer, back.Paid)

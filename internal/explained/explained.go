@@ -48,14 +48,14 @@ type cost = struct {
 // A Result is the answer to a request, or the answer of one rule. The type result is its JSON form.
 type Result struct {
 	Allowed          bool          // whether the request is granted
+	Advised          bool          // whether a rule in advise mode would have denied the request
+	Degraded         bool          // whether a failure policy has answered
 	Limit, Remaining int           // numbers of units, or -1 if no limit applies
 	RetryAfter       time.Duration // how long to wait after a denial; 0 after a grant
 	ResetAfter       time.Duration // time until the key is as if never used
 	Delay            time.Duration // how long to hold a granted request
 	Rule             string        // name of the rule that the other fields describe
 	Reason           string        // why it was denied, beyond that the limit is reached
-	Advised          bool          // whether a rule in advise mode would have denied the request
-	Degraded         bool          // whether a failure policy has answered
 }
 
 // String returns r in words, such as `denied, 0 of 100 remain, retry after 600ms, reset after 1m0s, by rule "/search"`.
@@ -196,8 +196,8 @@ func (r Result) MarshalJSON() ([]byte, error) {
 func (r *Result) UnmarshalJSON(data []byte) error {
 	var in result
 	err := json.Unmarshal(data, &in)
-	*r = Result{in.Allowed, in.Limit, in.Remaining,
-		time.Duration(in.RetryAfter), time.Duration(in.ResetAfter), time.Duration(in.Delay), in.Rule, in.Reason, in.Advised, in.Degraded}
+	*r = Result{in.Allowed, in.Advised, in.Degraded, in.Limit, in.Remaining,
+		time.Duration(in.RetryAfter), time.Duration(in.ResetAfter), time.Duration(in.Delay), in.Rule, in.Reason}
 	return err
 }
 

@@ -255,8 +255,8 @@ var stepMutants = []mutant{
 	},
 	{
 		name: "a negative cost is taken", file: "request.go",
-		old: "if req.Cost < 0 {",
-		new: "if req.Cost < -1 {",
+		old: "case req.Cost < 0:",
+		new: "case req.Cost < -1:",
 		by:  "^TestRequestsThatTakeNothing$", why: "it must be refused",
 	},
 	{
@@ -267,8 +267,8 @@ var stepMutants = []mutant{
 	},
 	{
 		name: "a request with an ID is reserved the short way", file: "reserve.go",
-		old: "r.costs == nil && req.ID == \"\" &&",
-		new: "r.costs == nil &&",
+		old: `r.breakdown == nil && req.ID == "" &&`,
+		new: "r.breakdown == nil &&",
 		by:  "^TestReservationsByOneRule$", why: "a retry would be charged again",
 	},
 	{
@@ -279,14 +279,14 @@ var stepMutants = []mutant{
 	},
 	{
 		name: "a reservation forgets its tier", file: "reserve.go",
-		old: "n: r.n, tier: req.Tier}",
-		new: "n: r.n}",
+		old: "receipt, n, req.Tier, nil}",
+		new: `receipt, n, "", nil}`,
 		by:  "^TestReservationsByOneRule$", why: "units beyond are charged at the rate of the tier",
 	},
 	{
 		name: "the results of a reservation are shared", file: "reserve.go",
-		old: "return slices.Clone(*r.each)",
-		new: "return *r.each",
+		old: "return slices.Clone(r.breakdown.each)",
+		new: "return r.breakdown.each",
 		by:  "^TestResultsAreACopy$", why: "a caller may change them",
 	},
 	{

@@ -16,14 +16,14 @@ var reserveMutants = []mutant{
 	},
 	{
 		name: "settled twice", file: "settle.go",
-		old: "if r.done || r.settled && !ends {\n\t\treturn ErrSettled\n\t}\n\tif in := r.inStore; in != nil && again && in.failed {\n\t\tactual = in.tried\n\t}\n\tunits := !r.settled ",
-		new: "if r.inStore != nil && (r.done || r.settled && !ends) {\n\t\treturn ErrSettled\n\t}\n\tif in := r.inStore; in != nil && again && in.failed {\n\t\tactual = in.tried\n\t}\n\tunits := !r.settled || r.inStore == nil ",
+		old: "if r.done || r.settled && !ends {\n\t\treturn ErrSettled\n\t}\n\tin := r.inStore()\n\tif in != nil && again && in.failed {\n\t\tactual = in.tried\n\t}\n\tunits := !r.settled ",
+		new: "if r.inStore() != nil && (r.done || r.settled && !ends) {\n\t\treturn ErrSettled\n\t}\n\tin := r.inStore()\n\tif in != nil && again && in.failed {\n\t\tactual = in.tried\n\t}\n\tunits := !r.settled || in == nil ",
 		by:  "^TestReservationsEnd$", why: "a reservation is settled once",
 	},
 	{
 		name: "settled twice in a store", file: "settle.go",
-		old: "if r.done || r.settled && !ends {\n\t\treturn ErrSettled\n\t}\n\tif in := r.inStore; in != nil && again && in.failed {\n\t\tactual = in.tried\n\t}\n\tunits := !r.settled ",
-		new: "if r.inStore == nil && (r.done || r.settled && !ends) {\n\t\treturn ErrSettled\n\t}\n\tif in := r.inStore; in != nil && again && in.failed {\n\t\tactual = in.tried\n\t}\n\tunits := !r.settled || r.inStore != nil ",
+		old: "if r.done || r.settled && !ends {\n\t\treturn ErrSettled\n\t}\n\tin := r.inStore()\n\tif in != nil && again && in.failed {\n\t\tactual = in.tried\n\t}\n\tunits := !r.settled ",
+		new: "if r.inStore() == nil && (r.done || r.settled && !ends) {\n\t\treturn ErrSettled\n\t}\n\tin := r.inStore()\n\tif in != nil && again && in.failed {\n\t\tactual = in.tried\n\t}\n\tunits := !r.settled || in != nil ",
 		by:  "^TestPropertiesOfReservationsInAStore$", why: "a reservation in a store is settled once",
 	},
 	{
@@ -65,7 +65,7 @@ var reserveMutants = []mutant{
 	{
 		name: "a denied reservation by one plain rule is settled", file: "reserve.go",
 		old: "if v.Granted() {",
-		new: "if r.n > 0 {",
+		new: "if n > 0 {",
 		by:  "^TestReservationsByOneRule$", why: "it has charged nothing",
 	},
 	{

@@ -46,13 +46,13 @@ var unitsMutants = []mutant{
 	},
 	{
 		name: "a unit is settled that the request does not have", file: "settle.go",
-		old: "if r != nil && (r.costs == nil",
-		new: "if false && (r.costs == nil",
+		old: "all == nil && c.Unit != \"\" || all != nil &&",
+		new: "all == nil && false &&",
 		by:  "^TestUnits", why: "it is a mistake of the caller",
 	},
 	{
 		name: "Settle of several units takes the first", file: "settle.go",
-		old: "case len(r.costs) > 1:",
+		old: "case len(all) > 1:",
 		new: "case false:",
 		by:  "^TestUnits", why: "nobody said which unit",
 	},
@@ -124,7 +124,7 @@ var unitsMutants = []mutant{
 	},
 	{
 		name: "the clock of this process ends a hold in the store", file: "settle.go",
-		old: "p.receipt == 0 && r.inStore == nil {",
+		old: "p.receipt == 0 && in == nil {",
 		new: "p.receipt == 0 {",
 		by:  "^TestInFlight", why: "the store decides what is over",
 	},
