@@ -213,7 +213,8 @@ func takeAll(parts []Part, order *Order, now keytable.Instant, last int) (passes
 				p.Verdict, p.Delay, p.Receipt = p.shard.chargeAndUnlock(p.Hash, p.Want.Tier, now, p.N, take)
 				p.shard = nil
 			} else {
-				p.ask(now, Look)
+				// As p.ask(now, Look) does, but without a call that the compiler does not inline: it takes 3 % of the decision.
+				p.Verdict, p.Delay, p.Receipt = p.shard.step(p.Hash, p.Want, now, p.Units(), Look)
 			}
 		}
 		passes = passes && p.RetryAfter == 0
