@@ -16,8 +16,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "two readings of the clock", file: "internal/engine/decide.go",
-		old: "} else {\n\t\t\t\tp.ask(now, Look)",
-		new: "} else {\n\t\t\t\tp.ask(now+1, Look)",
+		old: "p.Verdict, p.Delay, p.Receipt = p.shard.step(p.Hash, p.Want, now, p.Units(), Look)",
+		new: "p.ask(now+1, Look)",
 		by:  "^TestLinearizableRules$", why: "two rules answer for two instants",
 	},
 	{
@@ -40,8 +40,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "charged before the second denies", file: "internal/engine/decide.go",
-		old: "} else {\n\t\t\t\tp.ask(now, Look)",
-		new: "} else {\n\t\t\t\tp.ask(now, take)",
+		old: "p.Verdict, p.Delay, p.Receipt = p.shard.step(p.Hash, p.Want, now, p.Units(), Look)",
+		new: "p.ask(now, take)",
 		by:  "^TestPropertiesOfRules$", why: "a denial takes nothing",
 	},
 	{
