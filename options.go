@@ -29,6 +29,7 @@ type settings struct {
 	factory         *Factory      // nil if there are no custom algorithms
 	required        []string      // names of rules that must exist
 	requestIDs      time.Duration // how long the answer to a request with an ID is kept; 0 without WithRequestIDs
+	overrides       bool          // whether the overrides are in the store
 	single          bool          // true for the RateLimiter inside another limiter, such as a TokenBucket with a store
 
 	problems []error
@@ -114,6 +115,10 @@ func WithObservedRequests() Option { return func(s *settings) { s.observeRequest
 func WithFactory(f *Factory) Option {
 	return option(f == nil, "factory", f, "must not be nil", func(s *settings) { s.factory = f })
 }
+
+// WithOverrides makes a limiter keep its [Override] list in the [Store], for all limiters with the same name there, and
+// obey that list. Other processes obey a change within a second of their next decision, and the time limit of the Store.
+func WithOverrides() Option { return func(s *settings) { s.overrides = true } }
 
 // named returns an error if the limiter has a store but no name, and nil otherwise.
 func (s *settings) named() error {

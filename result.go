@@ -49,16 +49,25 @@ type Result struct {
 	// Rule is the name of the rule that the other fields describe, or empty outside a [RateLimiter].
 	Rule string
 
-	// Reason is [ReasonBusy] if a rule with [AlgorithmInFlight] has denied the request; otherwise it is empty.
+	// Reason says more about a denial, as one of the constants. It is empty for a grant.
 	Reason Reason
 }
 
-// A Reason says why a request was denied, beyond that its limit is reached.
+// A Reason says why a request was denied. A [Store] sets it too.
 type Reason = string
 
-// ReasonBusy is the Reason of a denial by a rule with [AlgorithmInFlight]: other requests are running. RetryAfter is
-// then only a bound. If another rule denies the request too, the Result is that of the other rule.
-const ReasonBusy Reason = "busy"
+// The values of [Result.Reason].
+const (
+	ReasonLimit = "" // the limit is reached
+
+	// ReasonBusy is for a rule with [AlgorithmInFlight]: other requests are running. RetryAfter is then only a bound. If
+	// another rule denies the request too, the Result is that of the other rule.
+	ReasonBusy Reason = "busy"
+
+	ReasonPenalty  Reason = "penalty"  // the key is blocked by the rule's [Penalty]; RetryAfter says for how long
+	ReasonOverride Reason = "override" // an [Override] blocks the client or address; the Result has no Rule
+	ReasonPolicy   Reason = "policy"   // the [Store] or the custom [Limiter] has failed, and the [FailurePolicy] denies
+)
 
 // RetryAfterMs returns RetryAfter in milliseconds, rounded up. ok is false, and ms 0, if the request was granted or
 // RetryAfter is [Never].

@@ -85,6 +85,10 @@ type Rule struct {
 	// only changes the Warmup, each key continues its warm-up. If it adds or removes the Warmup, all keys are new.
 	Warmup Warmup
 
+	// Penalty blocks a key for some time after many denials. A rule with a Limiter or with [AlgorithmInFlight] has none. If
+	// a change of the rule keeps its keys, their strikes and blocks are kept, and the new Penalty applies from then on.
+	Penalty Penalty
+
 	// OnStoreError is the policy that answers for this rule while the [Store] cannot be reached, or if its Limiter
 	// returns an error. The zero value means the policy of [WithFailurePolicy]. [FailLocal] is not allowed for a rule
 	// with a Limiter. If the policy of WithFailurePolicy is FailLocal, such a rule has [FailOpen] instead.

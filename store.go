@@ -14,7 +14,7 @@ import (
 // deadline. It must be safe for concurrent use by multiple goroutines.
 //
 // A Store may have further methods: those of [StoreSupporter], [StoreAccepter], [StoreSettler], [StoreReplayer],
-// [StorePartitioner] and [StoreDenier]. Its errors may have the methods of [StoreErrorAnswered], [StoreErrorParts],
+// [StorePartitioner], [StoreDenier], [StorePardoner] and [StoreOverrider]. Its errors may have the methods of [StoreErrorAnswered], [StoreErrorParts],
 // [StoreErrorCall] and [StoreErrorLater]. To have the compiler check this, write for example
 //
 //	var _ ratelimit.StoreSettler = (*MyStore)(nil)
@@ -78,6 +78,15 @@ type Ask struct {
 	// HoldFor is how long the charge can be given back, by the Store's clock: a microsecond to 366 days, or 0 without a Receipt.
 	HoldFor time.Duration
 
+	// Penalty is that of the rule. The Store counts the strikes of the state and blocks it, in the same step as the decision,
+	// and a denial by a block has [ReasonPenalty]. Strikes and blocks are kept apart from the state: for as long as they
+	// can matter, but at least as long as the block. Reset forgets them.
+	Penalty Penalty
+
+	// NoStrike is true if a denial of this ask is no strike, because the request waits and will be sent again. Neither is
+	// a denial of an ask with Look, Shadow or an N of 0, nor that of an ask which alone would be granted.
+	NoStrike bool
+
 	// Charged is set only for Settle: the N of the Ask that made the charge. In Settle, N is how many units were used.
 	Charged int
 }
@@ -101,11 +110,11 @@ type StoreSupporter interface {
 	Supports(a Algorithm, r Rate) error
 }
 
-// A StoreAccepter is a [Store] that can use the fields Warmup, Look, Receipt and HoldFor of an [Ask]. Any other Store
-// gets only asks in which these fields are zero.
+// A StoreAccepter is a [Store] that can use the fields Warmup, Look, Receipt, HoldFor and Penalty of an [Ask]. Any other
+// Store gets only asks in which these fields are zero.
 type StoreAccepter interface {
-	// Accepts returns nil if the Store can decide on asks with this Algorithm, Rate, Warmup, Look, Receipt and HoldFor,
-	// and otherwise the reason why not. It is called when a rule is made or changed, before Supports.
+	// Accepts returns nil if the Store can decide on asks with this Algorithm, Rate, Warmup, Look, Receipt, HoldFor
+	// and Penalty, and otherwise the reason why not. It is called when a rule is made or changed, before Supports.
 	Accepts(a Ask) error
 }
 
@@ -149,6 +158,41 @@ type StoreDenier interface {
 	// Denied returns the denial of the ask and true, or false if it knows of no denial. It changes nothing. A limiter
 	// without an [Observer] calls it before Take for a request to which a single rule without tiers applies.
 	Denied(a Ask) (res Result, denied bool)
+}
+
+// A StorePardoner is a [Store] that can end the blocks of rules with a [Penalty].
+type StorePardoner interface {
+	// Pardon ends the block of the state that each ask names, and forgets its strikes and how long its last block was. It
+	// gives no units back. A state without strikes stays as it is.
+	Pardon(ctx context.Context, asks []Ask) error
+}
+
+// A StoreOverrider is a [Store] that keeps the [Override] list of limiters, for all processes; see [WithOverrides].
+type StoreOverrider interface {
+	// SetOverrides sets o for the limiters with this name: all or none. They are valid. One with another Effect than "" takes
+	// the place of the one with the same Client or IP, Effect and Rules, in any order. One with an empty Effect removes
+	// all with the same Client or IP or, if it has Rules, those of them with the same Rules. A list has at most 10,000
+	// after those have been removed that have ended; beyond that, the error matches ErrInvalidConfig.
+	SetOverrides(ctx context.Context, limiter string, o []Override) error
+
+	// OverridesSince returns what has changed in the list since the given version, which an earlier call has returned.
+	// The zero version is that of no list.
+	OverridesSince(ctx context.Context, limiter string, since OverrideVersion) (OverrideChange, error)
+}
+
+// An OverrideVersion is the version of the [Override] list of a limiter in a [Store].
+type OverrideVersion struct {
+	List   uint64 // a number that no other list has: after the store was emptied, there is another list
+	Number uint64 // grows with each change of the list
+}
+
+// An OverrideChange is what [StoreOverrider.OverridesSince] returns.
+type OverrideChange struct {
+	Version OverrideVersion // the version of the list now
+	Whole   bool            // whether Set is the whole list, instead of what has changed
+	Set     []Override      // what was set, in order
+	Lifted  []Override      // what was lifted: Client or IP, Effect and Rules
+	Now     time.Time       // the time of the Store, by which Until is compared
 }
 
 // A StoreErrorAnswered is an error of a [Store] that may come from a healthy server. [errors.As] finds it.

@@ -1,0 +1,129 @@
+package override
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// A Layer is one of the lists of overrides of a limiter.
+type Layer int
+
+// The layers. Overrides of all layers apply together.
+const (
+	Code   Layer = iota // set by a call in this process
+	File                // read from a file, and replaced with each reload
+	Shared              // a copy of the list in the store
+	numLayers
+)
+
+// MaxOwn and MaxShared are the largest numbers of overrides that the layer Code or File, and the list in a store, can have.
+const (
+	MaxOwn    = 1 << 16
+	MaxShared = 10_000
+)
+
+// A Board keeps the overrides of one limiter. The zero Board is empty. Decisions read it without a lock. Only one goroutine
+// at a time may call Plan, or the function that Plan returns.
+type Board struct {
+	Blocked, Exempted, Rated atomic.Uint64 // requests that an override has changed, by its effect
+
+	set     atomic.Pointer[Set]
+	layers  [numLayers]map[string][]Entry // the overrides by Entry.whom
+	ahead   atomic.Int64                  // how far the clock of the store is ahead of the clock of this process, in nanoseconds
+	changed atomic.Pointer[chan struct{}] // closed with the next change; nil if nobody waits for it
+}
+
+// Set returns the overrides of all layers, or nil if there are none.
+func (b *Board) Set() *Set { return b.set.Load() }
+
+// All returns the overrides of these layers, in the order of the clients and then the addresses.
+func (b *Board) All(layers ...Layer) (all []Entry) {
+	for _, l := range layers {
+		for _, entries := range b.layers[l] {
+			all = append(all, entries...)
+		}
+	}
+	slices.SortFunc(all, func(x, y Entry) int {
+		if c := strings.Compare(x.whom(), y.whom()); c != 0 {
+			return c
+		}
+		if c := slices.Compare(x.Rules, y.Rules); c != 0 {
+			return c
+		}
+		return x.Effect.rank() - y.Effect.rank()
+	})
+	return all
+}
+
+// Plan plans to change the layer l: each change is set, or lifts others if its Effect is Lift. If whole is true, the changes
+// take the place of the whole layer. The result touched has the changes and what they replace: only requests that it
+// meets may be decided differently afterwards. The result n is how many overrides the layer will have. The function commit
+// makes the change.
+func (b *Board) Plan(l Layer, changes []Entry, whole bool, now time.Time) (touched *Set, n int, commit func()) {
+	next := make(map[string][]Entry, len(b.layers[l]))
+	var touches []Entry
+	for whom, entries := range b.layers[l] {
+		for _, e := range entries {
+			if !whole && !e.Ended(now) {
+				next[whom] = append(next[whom], e)
+				continue
+			}
+			touches = append(touches, e)
+		}
+	}
+	for _, c := range changes {
+		whom := c.whom()
+		kept := slices.DeleteFunc(next[whom], func(old Entry) bool {
+			replaced := c.replaces(&old)
+			if replaced {
+				touches = append(touches, old)
+			}
+			return replaced
+		})
+		if c.Effect != Lift {
+			kept, touches = append(kept, c), append(touches, c)
+		}
+		if next[whom] = kept; len(kept) == 0 {
+			delete(next, whom)
+		}
+	}
+	var all []Entry
+	for _, entries := range next {
+		n += len(entries)
+		all = append(all, entries...)
+	}
+	for other, layer := range b.layers {
+		for _, entries := range layer {
+			if Layer(other) != l {
+				all = append(all, entries...)
+			}
+		}
+	}
+	set := NewSet(all)
+	return NewSet(touches), n, func() {
+		b.layers[l] = next
+		b.set.Store(set)
+		if changed := b.changed.Swap(nil); changed != nil {
+			close(*changed)
+		}
+	}
+}
+
+// Changed returns a channel that is closed when the overrides change.
+func (b *Board) Changed() <-chan struct{} {
+	for {
+		if c := b.changed.Load(); c != nil {
+			return *c
+		}
+		c := make(chan struct{})
+		b.changed.CompareAndSwap(nil, &c)
+	}
+}
+
+// SetClock says that the clock of the store showed store when the clock of this process showed here.
+func (b *Board) SetClock(store, here time.Time) { b.ahead.Store(int64(store.Sub(here))) }
+
+// Now returns the time by which overrides end, when the clock of this process shows here.
+func (b *Board) Now(here time.Time) time.Time { return here.Add(time.Duration(b.ahead.Load())) }

@@ -1,0 +1,291 @@
+// Package override keeps the exceptions that operators make to the rules of a limiter: a client or an address is
+// blocked, exempt from rules, or has a rate of its own. The package finds those that apply to a request.
+package override
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/ratetext"
+)
+
+// An Effect says what an override does.
+type Effect string
+
+// The effects. A set has only the first three of them. Lift removes overrides, and Pardon ends the blocks that rules
+// with a penalty have begun.
+const (
+	Block  Effect = "block"
+	Exempt Effect = "exempt"
+	Rate   Effect = "rate"
+	Lift   Effect = ""
+	Pardon Effect = "pardon"
+)
+
+// rank orders the effects of overrides that are equally specific: the one with the lowest rank decides.
+func (e Effect) rank() int { return slices.Index([]Effect{Block, Exempt, Rate}, e) }
+
+// An Override has the fields of Override in the root package.
+type Override struct {
+	Client string   // the client that it is for; empty if it is for addresses
+	IP     string   // an address or a prefix; empty if it is for a client
+	Rules  []string // the names of the rules that it is for; none: all rules
+	Effect Effect
+	Rate   ratetext.Rate // for the effect Rate
+	Until  time.Time     // when it ends; zero if it does not
+	Note   string        // a text for people
+}
+
+// An Entry is an Override in the form in which a Set has it: IP as a prefix prints, and Rules sorted, each name once.
+type Entry struct {
+	Override
+	prefix netip.Prefix // IP in parsed form; invalid if it is for a client
+}
+
+// NewEntry returns the Entry of o, whose IP must be valid or empty.
+func NewEntry(o Override) Entry {
+	e := Entry{Override: o}
+	if e.IP != "" {
+		if e.prefix, _ = ParsePrefix(e.IP); e.prefix.IsSingleIP() {
+			e.IP = e.prefix.Addr().String()
+		} else {
+			e.IP = e.prefix.String()
+		}
+	}
+	e.Rules = slices.Clone(e.Rules)
+	slices.Sort(e.Rules)
+	e.Rules = slices.Compact(e.Rules)
+	return e
+}
+
+// whom returns a text that is the same for all overrides of one client or prefix.
+func (e *Entry) whom() string {
+	if e.prefix.IsValid() {
+		return "ip " + e.IP
+	}
+	return "client " + e.Client
+}
+
+// replaces reports whether e, which is set, takes the place of old or, if e has the effect Lift, lifts it. Both are for the
+// same client or prefix.
+func (e *Entry) replaces(old *Entry) bool {
+	if e.Effect == Lift && len(e.Rules) == 0 {
+		return true
+	}
+	return (e.Effect == Lift || e.Effect == old.Effect) && slices.Equal(e.Rules, old.Rules)
+}
+
+// Ended reports whether the override e has ended at the time now.
+func (e *Entry) Ended(now time.Time) bool { return !e.Until.IsZero() && !now.Before(e.Until) }
+
+// names reports whether e is for the rule by name. If it is for all rules, the result is false.
+func (e *Entry) names(rule string) bool {
+	_, found := slices.BinarySearch(e.Rules, rule)
+	return found
+}
+
+// compare orders the overrides of one client or prefix: those that decide before others come first.
+func compare(a, b Entry) int {
+	if named := len(a.Rules) > 0; named != (len(b.Rules) > 0) {
+		if named {
+			return -1
+		}
+		return 1
+	}
+	return a.Effect.rank() - b.Effect.rank()
+}
+
+// ParsePrefix returns the addresses that text names: an address such as "203.0.113.9", or a prefix such as
+// "10.0.0.0/8". IPv4 addresses in IPv6 count as IPv4, and the zone of an address is dropped. If text is neither, or if a
+// prefix has bits set beyond its length, problem says what the text must be.
+func ParsePrefix(text string) (prefix netip.Prefix, problem string) {
+	const form = `must be an address, such as "203.0.113.9", or a prefix, such as "10.0.0.0/8"`
+	if addr, err := netip.ParseAddr(text); err == nil {
+		addr = addr.Unmap().WithZone("")
+		return netip.PrefixFrom(addr, addr.BitLen()), ""
+	}
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		return netip.Prefix{}, form
+	}
+	if addr := prefix.Addr(); addr.Is4In6() {
+		if prefix.Bits() < 96 {
+			return netip.Prefix{}, "must have at least 96 bits, as it begins with ::ffff, where the IPv4 addresses are"
+		}
+		prefix = netip.PrefixFrom(addr.Unmap(), prefix.Bits()-96)
+	}
+	if prefix != prefix.Masked() {
+		return netip.Prefix{}, "has bits set beyond its length: " + prefix.Masked().String() + " is the prefix of this length"
+	}
+	return prefix, ""
+}
+
+// A Set holds overrides. It never changes, so it needs no lock. A nil Set is empty.
+type Set struct {
+	clients  map[string]*whom
+	ipv4     table
+	ipv6     table
+	entries  []Entry
+	prefixes bool // whether an override is for addresses
+}
+
+// A whom is a client or a prefix with its overrides, in the order of the function compare.
+type whom struct{ entries []Entry }
+
+// NewSet returns the Set of these overrides, none of which has the effect Lift or Pardon.
+func NewSet(entries []Entry) *Set {
+	if len(entries) == 0 {
+		return nil
+	}
+	s := &Set{clients: make(map[string]*whom), entries: entries}
+	byPrefix := make(map[netip.Prefix]*whom)
+	for _, e := range entries {
+		w := s.clients[e.Client]
+		if e.prefix.IsValid() {
+			w = byPrefix[e.prefix]
+		}
+		if w == nil {
+			if w = new(whom); e.prefix.IsValid() {
+				byPrefix[e.prefix] = w
+			} else {
+				s.clients[e.Client] = w
+			}
+		}
+		i, _ := slices.BinarySearchFunc(w.entries, e, compare)
+		w.entries = slices.Insert(w.entries, i, e)
+	}
+	s.prefixes = len(byPrefix) > 0
+	s.ipv4, s.ipv6 = newTable(byPrefix, true), newTable(byPrefix, false)
+	return s
+}
+
+// Live returns how many overrides with this effect have not ended at the time now.
+func (s *Set) Live(effect Effect, now time.Time) (n int) {
+	if s == nil {
+		return 0
+	}
+	for i := range s.entries {
+		if e := &s.entries[i]; e.Effect == effect && !e.Ended(now) {
+			n++
+		}
+	}
+	return n
+}
+
+// Met are the overrides that may apply to one request. The zero Met has none.
+type Met struct {
+	client *whom
+	near   *node  // the longest prefix with the address of the request; the shorter ones are its parents
+	inside []node // if the request has a prefix in place of an address: the nodes inside that prefix
+}
+
+// None reports whether no override may apply.
+func (m *Met) None() bool { return m.client == nil && m.near == nil && m.inside == nil }
+
+// Find returns the overrides for a request of this client from this address. ip may also be a prefix, such as
+// "2001:db8::/64", and any other text is the address of nobody. Find allocates nothing.
+func (s *Set) Find(client, ip string) (m Met) {
+	if s == nil {
+		return m
+	}
+	m.client = s.clients[client]
+	if !s.prefixes || ip == "" {
+		return m
+	}
+	addr, bits, ok := parse(ip)
+	switch {
+	case !ok:
+	case addr.Is4():
+		m.near, m.inside = s.ipv4.find(addr, bits)
+	default:
+		m.near, m.inside = s.ipv6.find(addr, bits)
+	}
+	return m
+}
+
+// parse returns the address in ip and its length in bits, or the prefix in ip and its length.
+func parse(ip string) (addr netip.Addr, bits int, ok bool) {
+	if addr, err := netip.ParseAddr(ip); err == nil {
+		addr = addr.Unmap().WithZone("")
+		return addr, addr.BitLen(), true
+	}
+	if strings.IndexByte(ip, '/') < 0 {
+		return netip.Addr{}, 0, false
+	}
+	prefix, err := netip.ParsePrefix(ip)
+	if err != nil {
+		return netip.Addr{}, 0, false
+	}
+	if addr, bits = prefix.Addr(), prefix.Bits(); addr.Is4In6() && bits >= 96 {
+		addr, bits = addr.Unmap(), bits-96
+	}
+	return netip.PrefixFrom(addr, bits).Masked().Addr(), bits, true
+}
+
+// For returns the override that decides for the rule with this name, or nil if none applies: an override of the client
+// before those of addresses, a longer prefix before a shorter one, one that names the rule before one for all rules, and
+// of equal ones, a block, then an exemption, then a rate. For a request to which no rule applies, rule is "". The function
+// applies says whether an override that is for the rule can be applied to it; if not, the next one decides.
+func (m *Met) For(rule string, applies func(e *Entry) bool) *Entry {
+	if m.client != nil {
+		if e := m.client.find(rule, applies); e != nil {
+			return e
+		}
+	}
+	for i := range m.inside { // a prefix inside that of the request meets it only in part, which is enough for a block
+		e := m.inside[i].find(rule, func(e *Entry) bool { return e.Effect == Block && applies(e) })
+		if e != nil {
+			return e
+		}
+	}
+	for n := m.near; n != nil; n = n.parent {
+		if e := n.find(rule, applies); e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// find returns the first override of w for the rule for which the function applies returns true, or nil.
+func (w *whom) find(rule string, applies func(e *Entry) bool) *Entry {
+	for i := range w.entries {
+		if e := &w.entries[i]; (len(e.Rules) == 0 || e.names(rule)) && applies(e) {
+			return e
+		}
+	}
+	return nil
+}
+
+// Check returns what is wrong with o at the time now, except for what only the rules of the limiter can say: the field, its
+// value, and what it must be. If nothing is wrong, field is "".
+func (o *Override) Check(now time.Time) (field string, value any, reason string) {
+	const short = "must be zero, unless the effect is "
+	switch {
+	case o.Client == "" && o.IP == "" || o.Client != "" && o.IP != "":
+		return "client", confmap.Describe(o.Client) + " and ip is " + confmap.Describe(o.IP), "must be set, or ip, and not both"
+	case len(o.Client) > maxClient:
+		return "client", strconv.Itoa(len(o.Client)) + " bytes", "must have at most 4096 bytes"
+	case o.Effect.rank() < 0 && o.Effect != Lift && o.Effect != Pardon:
+		return "effect", confmap.Describe(string(o.Effect)), `must be one of "block", "exempt", "rate", "pardon", or "" to lift`
+	case len(o.Note) > maxNote:
+		return "note", strconv.Itoa(len(o.Note)) + " bytes", "must have at most 256 bytes"
+	case o.Effect.rank() < 0 && !o.Until.IsZero():
+		return "until", o.Until, short + `"block", "exempt" or "rate"`
+	case !o.Until.IsZero() && !now.Before(o.Until):
+		return "until", o.Until, "must be in the future: it is " + now.UTC().Format(time.RFC3339) + " now"
+	case o.Effect != Rate && o.Rate != ratetext.Rate{}:
+		return "rate", o.Rate, short + `"rate"`
+	}
+	if o.IP != "" {
+		if _, problem := ParsePrefix(o.IP); problem != "" {
+			return "ip", confmap.Describe(o.IP), problem
+		}
+	}
+	return "", nil, ""
+}
+
+const maxClient, maxNote = 4096, 256 // in bytes
