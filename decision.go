@@ -12,6 +12,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/override"
 	"github.com/ratelimit-go/ratelimit/internal/replay"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
@@ -109,7 +110,11 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	if d.order.Mode.Charges() && l.settings.observer != nil {
 		d.watch = l.time.StartWatch()
 	}
-	if err := d.prepare(set, l.overridesNow()); err != nil {
+	var doubt *override.Doubt
+	if l.overrides.Set() != nil {
+		doubt = override.DoubtOf(ctx)
+	}
+	if err := d.prepare(set, l.overridesNow(doubt)); err != nil {
 		return Result{}, err
 	}
 	if d.ruled.block != nil {

@@ -314,12 +314,15 @@ func (c *storeCaller) overrideError(ctx context.Context, err error) error {
 
 // overridesAt are the overrides at one time. A caller that waits is decided on by the same overridesAt when it is served.
 type overridesAt struct {
-	set *override.Set
-	now time.Time // not set if there are no overrides
+	set   *override.Set
+	now   time.Time       // not set if there are no overrides
+	doubt *override.Doubt // refuses exemptions of an address that may be a proxy's; nil if it is the client's
 }
 
-func (l *RateLimiter) overridesNow() (o overridesAt) {
-	if o.set = l.overrides.Set(); o.set != nil {
+// overridesNow returns the overrides for a request whose context has this doubt.
+func (l *RateLimiter) overridesNow(doubt *override.Doubt) overridesAt {
+	o := overridesAt{set: l.overrides.Set(), doubt: doubt}
+	if o.set != nil {
 		o.now = l.overrides.Now(l.wall())
 	}
 	return o
@@ -329,6 +332,7 @@ func (l *RateLimiter) overridesNow() (o overridesAt) {
 type ruled struct {
 	met   override.Met
 	now   time.Time
+	doubt *override.Doubt
 	by    []ruledBy       // the rules for which an override decides
 	block *override.Entry // the block that denies the request, the one that ends last; nil if there is none
 	freed int             // how many rules the request is exempt from
@@ -343,7 +347,7 @@ type ruledBy struct {
 
 // find finds the overrides for req.
 func (u *ruled) find(o overridesAt, req *Request) {
-	u.met, u.now = o.set.Find(req.Client, req.IP), o.now
+	u.met, u.now, u.doubt = o.set.Find(req.Client, req.IP), o.now, o.doubt
 }
 
 // of returns what an override says about the rule r, as activeRule.resolved does. ok is false if there is no override. If r
@@ -357,7 +361,7 @@ func (u *ruled) of(r *activeRule) (rate Rate, ok, exempt bool) {
 		name = r.Name
 	}
 	e := u.met.For(name, func(e *override.Entry) bool {
-		return !e.Ended(u.now) && (e.Effect != override.Rate || r != nil && r.takes(e))
+		return !e.Ended(u.now) && !u.doubt.Refuses(e) && (e.Effect != override.Rate || r != nil && r.takes(e))
 	})
 	if e == nil || r == nil && e.Effect != override.Block {
 		return Rate{}, false, false

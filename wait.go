@@ -9,6 +9,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/override"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
@@ -101,10 +102,12 @@ func (l *RateLimiter) Wait(ctx context.Context, req Request) (Result, error) {
 // wait does the work of Wait and ReserveWait. For ReserveWait, r becomes the reservation for the time term; otherwise r
 // is nil.
 func (l *RateLimiter) wait(ctx context.Context, req *Request, r *Reservation, term time.Duration) (Result, error) {
-	w := ruleWait{limiter: l, ctx: orBackground(ctx), req: req, reserves: r, term: term}
+	ctx = orBackground(ctx)
+	w := ruleWait{limiter: l, ctx: ctx, req: req, reserves: r, term: term, overrides: overridesAt{doubt: override.DoubtOf(ctx)}}
 	for {
 		w.version = l.waiters.Version() // read before the rules, so that a change in between is noticed
-		if w.set, w.overrides = l.set.Load(), l.overridesNow(); w.set == nil || req.validate() != nil || w.ctx.Err() != nil || l.takesID(req, true) != nil {
+		w.set, w.overrides = l.set.Load(), l.overridesNow(w.overrides.doubt)
+		if w.set == nil || req.validate() != nil || w.ctx.Err() != nil || l.takesID(req, true) != nil {
 			return l.check(w.ctx, req, engine.ModeTake)
 		}
 		if res, err := w.wait(); !errors.Is(err, waitline.ErrChanged) {
@@ -265,7 +268,7 @@ func (w *ruleWait) hold(res Result, at instant, problems error) (Result, error) 
 // rematch finds the rules for a waiting request again, because the rules have changed.
 func (l *RateLimiter) rematch(in *waitline.Waiter) {
 	w := in.Owner.(*ruleWait)
-	w.set, w.overrides = l.set.Load(), l.overridesNow()
+	w.set, w.overrides = l.set.Load(), l.overridesNow(w.overrides.doubt)
 	d := w.d
 	if d == nil {
 		d = w.newDecision()
