@@ -64,28 +64,46 @@ type OverrideStats struct {
 	Blocks, Exemptions, Rates int // Overrides of each effect that have not ended
 }
 
-// override converts o to the type of package override.
-func (o *Override) override() override.Override {
-	return override.Override{Client: o.Client, IP: o.IP, Rules: o.Rules, Effect: override.Effect(o.Effect), Rate: ratetext.Rate(o.Rate),
+// String returns o in words. The text may change.
+func (o Override) String() string { return o.out().String() }
+
+// out converts o, which may be nil, to the type of package override.
+func (o *Override) out() *override.Override {
+	if o == nil {
+		return nil
+	}
+	return &override.Override{Client: o.Client, IP: o.IP, Rules: o.Rules, Effect: override.Effect(o.Effect), Rate: ratetext.Rate(o.Rate),
 		Until: o.Until, Note: o.Note}
 }
 
-// overrideOf converts e to an Override.
-func overrideOf(e *override.Entry) Override {
-	return Override{Client: e.Client, IP: e.IP, Rules: e.Rules, Effect: string(e.Effect), Rate: Rate(e.Rate), Until: e.Until, Note: e.Note}
+// overrideIn converts o, which may be nil, from the type of package override.
+func overrideIn(o *override.Override) *Override {
+	if o == nil {
+		return nil
+	}
+	return &Override{o.Client, o.IP, o.Rules, string(o.Effect), Rate(o.Rate), o.Until, o.Note}
+}
+
+// overrideOf returns the Override of e, which may be nil.
+func overrideOf(e *override.Entry) *Override {
+	if e == nil {
+		return nil
+	}
+	return overrideIn(&e.Override)
 }
 
 // entriesOf converts all to the form that package override keeps them in.
 func entriesOf(all []Override) (entries []override.Entry) {
 	for i := range all {
-		entries = append(entries, override.NewEntry(all[i].override()))
+		entries = append(entries, override.NewEntry(*all[i].out()))
 	}
 	return entries
 }
 
+// overridesOf converts entries to Overrides.
 func overridesOf(entries []override.Entry) (all []Override) {
 	for i := range entries {
-		all = append(all, overrideOf(&entries[i]))
+		all = append(all, *overrideOf(&entries[i]))
 	}
 	return all
 }
@@ -199,7 +217,7 @@ func (l *RateLimiter) checkOverrides(set *ruleSet, all []Override) error {
 	var problems []error
 	now := l.overrides.Now(l.wall())
 	for i := range all {
-		o, path := all[i].override(), "overrides["+strconv.Itoa(i)+"]"
+		o, path := all[i].out(), "overrides["+strconv.Itoa(i)+"]"
 		if field, value, reason := o.Check(now); field != "" {
 			problems = append(problems, &ConfigError{path + "." + field, value, reason})
 			continue
@@ -217,7 +235,7 @@ func (l *RateLimiter) checkOverrides(set *ruleSet, all []Override) error {
 			}
 		}
 		if o.Effect == override.Rate && len(check.problems) == 0 {
-			checkOverrideRate(check, path, &o, rules)
+			checkOverrideRate(check, path, o, rules)
 		}
 		problems = append(problems, check.problems...)
 	}
@@ -299,7 +317,7 @@ func (l *RateLimiter) readOverrides(ctx context.Context) error {
 	}
 	changes := make([]override.Entry, 0, len(c.Lifted)+len(c.Set))
 	for _, o := range c.Lifted {
-		changes = append(changes, override.NewEntry(o.override()).Lifting())
+		changes = append(changes, override.NewEntry(*o.out()).Lifting())
 	}
 	return l.override(override.Shared, append(changes, entriesOf(c.Set)...), c.Whole, &[2]override.Version{version, override.Version(c.Version)})
 }
@@ -389,6 +407,14 @@ func (u *ruled) entry(r *activeRule) *override.Entry {
 		}
 	}
 	return nil
+}
+
+// about returns the override that decides for the rule r or, if there is none, a rate that would if it fitted the rule.
+func (u *ruled) about(r *activeRule) *override.Entry {
+	if e := u.entry(r); e != nil {
+		return e
+	}
+	return u.met.For(r.Name, func(e *override.Entry) bool { return !e.Ended(u.now) && e.Effect == override.Rate })
 }
 
 // rest returns how long the block u.block lasts.

@@ -121,7 +121,7 @@ func (l *RateLimiter) pardon(ctx context.Context, all []Override) error {
 	var asks []Ask
 	for i := range all {
 		o := &all[i]
-		e := override.NewEntry(o.override())
+		e := override.NewEntry(*o.out())
 		for _, r := range l.set.Load().rules {
 			if r.penal == nil || len(o.Rules) > 0 && !slices.Contains(o.Rules, r.Name) {
 				continue

@@ -1,0 +1,265 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// overridden returns a limiter with a rule for each client, one for each address, and one that all share.
+func overridden(t testing.TB, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *ratelimit.FakeClock) {
+	clock := ratelimit.NewFakeClock(epoch)
+	l, err := ratelimit.New([]ratelimit.Rule{
+		{Name: "client", Endpoint: "/", Rate: ratelimit.PerMinute(2)},
+		{Name: "address", Endpoint: "*", Additional: true, Key: ratelimit.KeyIP, Rate: ratelimit.PerMinute(5)},
+		{Name: "all", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerMinute(1000)},
+	}, nil, append(opts, ratelimit.WithClock(clock))...)
+	require.NoError(t, err)
+	return l, clock
+}
+
+func asked(t testing.TB, l *ratelimit.RateLimiter, client, ip string) ratelimit.Result {
+	t.Helper()
+	res, err := l.Check(t.Context(), ratelimit.Request{Client: client, Endpoint: "/", IP: ip})
+	require.NoError(t, err)
+	return res
+}
+
+// TestOverrideBlocks proves what a block answers, until when, and that no rule is asked.
+func TestOverrideBlocks(t *testing.T) {
+	l, clock := overridden(t)
+	until := epoch.Add(time.Hour)
+	require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectBlock, Until: until, Note: "ticket"}))
+	for range 3 {
+		blocked := ratelimit.Result{RetryAfter: time.Hour, ResetAfter: time.Hour, Reason: ratelimit.ReasonOverride}
+		require.Equal(t, blocked, asked(t, l, "alice", "192.0.2.1"))
+		require.Equal(t, blocked, l.Allow("alice", "/"))
+		require.Equal(t, blocked, l.Allow("alice", "/nothing"), "also where only the rules for all apply")
+	}
+	for _, s := range l.Stats() {
+		require.Zero(t, s.Allowed+s.Denied, "no rule is asked: %s", s.Rule)
+	}
+	require.True(t, asked(t, l, "bob", "192.0.2.1").Allowed, "others are not blocked")
+	require.Equal(t, ratelimit.OverrideStats{Blocked: 9, Blocks: 1}, l.OverrideStats())
+	clock.Set(until.Add(-1))
+	require.Equal(t, time.Duration(1), asked(t, l, "alice", "").RetryAfter)
+	clock.Set(until)
+	require.True(t, asked(t, l, "alice", "").Allowed, "the block has ended")
+	require.Zero(t, l.OverrideStats().Blocks)
+
+	require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectBlock}))
+	require.Equal(t, ratelimit.Never, asked(t, l, "alice", "").RetryAfter, "without Until, no wait is long enough")
+	require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "alice"}))
+	require.True(t, asked(t, l, "alice", "").Allowed, "it is lifted")
+	all, err := l.Overrides(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, all)
+}
+
+// TestOverrideBlocksWithoutRules proves that a block for all rules also denies where no rule applies.
+func TestOverrideBlocksWithoutRules(t *testing.T) {
+	l, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "/a", Rate: ratelimit.PerMinute(1)}}, nil)
+	require.NoError(t, err)
+	require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectBlock}))
+	require.False(t, l.Allow("alice", "/b").Allowed)
+	require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "bob", Effect: ratelimit.EffectBlock, Rules: []string{"/a"}}))
+	require.True(t, l.Allow("bob", "/b").Allowed, "a block for one rule is not for other endpoints")
+	require.False(t, l.Allow("bob", "/a").Allowed)
+}
+
+// TestOverrideExempts proves that exempt rules neither limit nor charge, and that others do.
+func TestOverrideExempts(t *testing.T) {
+	l, _ := overridden(t)
+	require.NoError(t, l.Override(t.Context(), ratelimit.Override{IP: "10.0.0.0/8", Effect: ratelimit.EffectExempt, Rules: []string{"client", "address"}}))
+	for range 20 {
+		res := asked(t, l, "alice", "10.1.2.3")
+		require.True(t, res.Allowed)
+		require.Equal(t, "all", res.Rule)
+	}
+	stats := l.Stats()
+	require.Zero(t, stats[0].Allowed+stats[1].Allowed, "they do not take part")
+	require.EqualValues(t, 20, stats[2].Allowed)
+	require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "root", Effect: ratelimit.EffectExempt}))
+	require.Equal(t, ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1}, asked(t, l, "root", "192.0.2.1"), "no rule is left")
+	require.EqualValues(t, 20, l.Stats()[2].Allowed)
+	require.Equal(t, ratelimit.OverrideStats{Exempted: 21, Exemptions: 2}, l.OverrideStats())
+}
+
+// TestOverrideRates proves that a rate applies to the keys of the client alone, and not to what all share.
+func TestOverrideRates(t *testing.T) {
+	l, _ := overridden(t)
+	require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectRate, Rate: ratelimit.PerMinute(4)}))
+	for range 4 {
+		require.True(t, asked(t, l, "alice", "192.0.2.1").Allowed)
+	}
+	res := asked(t, l, "alice", "192.0.2.1")
+	require.False(t, res.Allowed)
+	require.Equal(t, 4, res.Limit)
+	require.Equal(t, 1000, asked(t, l, "bob", "192.0.2.2").Limit*0+1000)
+	x, err := l.Explain(t.Context(), ratelimit.Request{Client: "alice", Endpoint: "/", IP: "192.0.2.1"})
+	require.NoError(t, err)
+	require.Equal(t, ratelimit.RateFrom("override"), x.Rules[0].RateFrom)
+	require.Equal(t, ratelimit.PerMinute(4), x.Rules[0].Override.Rate)
+	require.Equal(t, ratelimit.RateFrom("rule"), x.Rules[2].RateFrom, "the rule that all share keeps its rate")
+
+	require.NoError(t, l.UpdateRate("client", ratelimit.PerMinute(3)))
+	require.Equal(t, 4, asked(t, l, "alice", "192.0.2.1").Limit, "a change of the rule does not change it")
+}
+
+// TestOverridePrecedence proves which override decides.
+func TestOverridePrecedence(t *testing.T) {
+	block, exempt := ratelimit.EffectBlock, ratelimit.EffectExempt
+	for _, c := range []struct {
+		why    string
+		given  []ratelimit.Override
+		ip     string
+		limit  int // of the Result: -1 if exempt, 0 if blocked, 2 if no override decides
+		client string
+	}{
+		{"one address in a blocked network", []ratelimit.Override{
+			{IP: "203.0.113.0/24", Effect: block}, {IP: "203.0.113.9", Effect: exempt}}, "203.0.113.9", -1, ""},
+		{"the others in it", []ratelimit.Override{
+			{IP: "203.0.113.0/24", Effect: block}, {IP: "203.0.113.9", Effect: exempt}}, "203.0.113.8", 0, ""},
+		{"the client before the address", []ratelimit.Override{
+			{IP: "203.0.113.9", Effect: block}, {Client: "c", Effect: exempt}}, "203.0.113.9", -1, ""},
+		{"a rule before all rules", []ratelimit.Override{
+			{Client: "c", Effect: exempt}, {Client: "c", Effect: block, Rules: []string{"client"}}}, "", 0, ""},
+		{"of equals the block", []ratelimit.Override{
+			{Client: "c", Effect: exempt}, {Client: "c", Effect: block}}, "", 0, ""},
+		{"an IPv4 address in IPv6", []ratelimit.Override{{IP: "203.0.113.9", Effect: block}}, "::ffff:203.0.113.9", 0, ""},
+		{"an override in that form", []ratelimit.Override{{IP: "::ffff:203.0.113.9", Effect: block}}, "203.0.113.9", 0, ""},
+		{"a zone", []ratelimit.Override{{IP: "fe80::1", Effect: block}}, "fe80::1%eth0", 0, ""},
+		{"a network of the request, met in part by a block", []ratelimit.Override{{IP: "2001:db8::1", Effect: block}}, "2001:db8::/64", 0, ""},
+		{"a network of the request, met in part by an exemption", []ratelimit.Override{{IP: "2001:db8::1", Effect: exempt}}, "2001:db8::/64", 2, ""},
+		{"a network inside", []ratelimit.Override{{IP: "2001:db8::/32", Effect: exempt}}, "2001:db8::/64", -1, ""},
+		{"all addresses of IPv6 are none of IPv4", []ratelimit.Override{{IP: "::/0", Effect: block}}, "203.0.113.9", 2, ""},
+		{"no address", []ratelimit.Override{{IP: "0.0.0.0/0", Effect: block}, {IP: "::/0", Effect: block}}, "unknown", 2, ""},
+		{"a client named like an address", []ratelimit.Override{{IP: "203.0.113.9", Effect: block}}, "", 2, "203.0.113.9"},
+		{"a client named like the text for an address", []ratelimit.Override{{IP: "203.0.113.9", Effect: block}}, "", 2, "ip 203.0.113.9"},
+	} {
+		l, err := ratelimit.New([]ratelimit.Rule{{Name: "client", Endpoint: "/", Rate: ratelimit.PerMinute(2)}}, nil)
+		require.NoError(t, err)
+		require.NoError(t, l.Override(t.Context(), c.given...))
+		if c.client == "" {
+			c.client = "c"
+		}
+		assert.Equal(t, c.limit, asked(t, l, c.client, c.ip).Limit, c.why)
+	}
+}
+
+// TestOverrideErrors proves what is refused, and that nothing is set then.
+func TestOverrideErrors(t *testing.T) {
+	l, _ := overridden(t)
+	good := ratelimit.Override{Client: "good", Effect: ratelimit.EffectBlock}
+	for _, c := range []struct {
+		o    ratelimit.Override
+		want string
+	}{
+		{ratelimit.Override{Effect: "block"}, `overrides[1].client is "" and ip is "": must be set, or ip, and not both`},
+		{ratelimit.Override{Client: "a", IP: "::1", Effect: "block"}, `overrides[1].client is "a" and ip is "::1": must be set, or ip, and not both`},
+		{ratelimit.Override{Client: strings.Repeat("x", 4097), Effect: "block"}, `overrides[1].client is 4097 bytes: must have at most 4096 bytes`},
+		{ratelimit.Override{IP: "10.0.0.1/8", Effect: "block"}, `overrides[1].ip is "10.0.0.1/8": has bits set beyond its length: 10.0.0.0/8 is the prefix of this length`},
+		{ratelimit.Override{IP: "localhost", Effect: "block"}, `overrides[1].ip is "localhost": must be an address, such as "203.0.113.9", or a prefix, such as "10.0.0.0/8"`},
+		{ratelimit.Override{Client: "a", Effect: "ban"}, `overrides[1].effect is "ban": must be one of "block", "exempt", "rate", "pardon", or "" to lift`},
+		{ratelimit.Override{Client: "a", Effect: "block", Rules: []string{"cleint"}}, `overrides[1].rules: ratelimit: unknown rule "cleint"; did you mean "client"?`},
+		{ratelimit.Override{Client: "a", Effect: "block", Until: epoch}, `overrides[1].until is 2026-01-01 00:00:00 +0000 UTC: must be in the future: it is 2026-01-01T00:00:00Z now`},
+		{ratelimit.Override{Client: "a", Effect: "block", Rate: ratelimit.PerSecond(1)}, `overrides[1].rate is 1/s: must be zero, unless the effect is "rate"`},
+		{ratelimit.Override{Client: "a", Effect: "rate", Rate: ratelimit.PerSecond(0)}, `overrides[1].rate.requests is 0: must be at least 1`},
+		{ratelimit.Override{Client: "a", Effect: "rate", Rate: ratelimit.PerSecond(1), Rules: []string{"all"}}, `overrides[1].rules is "all": must have only rules whose keys belong to one client: others would get the rate, too`},
+		{ratelimit.Override{Client: "a", Effect: "block", Note: strings.Repeat("n", 257)}, `overrides[1].note is 257 bytes: must have at most 256 bytes`},
+		{ratelimit.Override{Client: "a", Until: epoch.Add(1)}, `must be zero, unless the effect is "block", "exempt" or "rate"`},
+	} {
+		err := l.Override(t.Context(), good, c.o)
+		require.ErrorContains(t, err, c.want)
+		require.True(t, errors.Is(err, ratelimit.ErrInvalidConfig) || errors.Is(err, ratelimit.ErrUnknownRule))
+		all, err := l.Overrides(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, all, "nothing is half set: %s", c.want)
+	}
+}
+
+// TestPenalty proves when a block begins, how long it lasts, and how it grows.
+func TestPenalty(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	l, err := ratelimit.New([]ratelimit.Rule{{
+		Name: "login", Endpoint: "/", Rate: ratelimit.PerHour(1),
+		Penalty: ratelimit.Penalty{After: 3, Within: time.Minute, For: 10 * time.Minute, Most: 30 * time.Minute},
+	}}, nil, ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	deny := func() ratelimit.Result {
+		res := l.Allow("alice", "/")
+		require.False(t, res.Allowed)
+		return res
+	}
+	require.True(t, l.Allow("alice", "/").Allowed)
+	block := func() time.Duration {
+		require.Empty(t, deny().Reason)
+		require.Empty(t, deny().Reason)
+		res := deny()
+		require.Equal(t, ratelimit.ReasonPenalty, res.Reason)
+		return res.RetryAfter
+	}
+	require.Equal(t, time.Hour, block(), "the rule's own wait is longer than the block")
+	clock.Advance(10*time.Minute - 1)
+	require.Equal(t, ratelimit.ReasonPenalty, deny().Reason)
+	clock.Advance(1)
+	require.Empty(t, deny().Reason, "the block has ended")
+	clock.Advance(time.Minute)
+	require.EqualValues(t, 1, l.Stats()[0].Penalized)
+	require.NoError(t, l.UpdateRate("login", ratelimit.PerDay(1)))
+	require.NotZero(t, block())
+	clock.Advance(20*time.Minute - 1)
+	require.Equal(t, ratelimit.ReasonPenalty, deny().Reason, "it lasts twice as long")
+	clock.Advance(1)
+	block()
+	clock.Advance(30*time.Minute - 1)
+	require.Equal(t, ratelimit.ReasonPenalty, deny().Reason, "it lasts as long as Most")
+	clock.Advance(1 + 30*time.Minute)
+	block()
+	clock.Advance(10 * time.Minute)
+	require.Empty(t, deny().Reason, "after Most, it begins anew")
+	require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "alice"}))
+	require.True(t, l.Allow("alice", "/").Allowed)
+	block()
+	require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectPardon}))
+	require.Empty(t, deny().Reason, "pardoned, but no budget given back")
+}
+
+// TestWaitBlocked proves that a caller who waits fails at once when it is blocked for longer than it can wait, waits for a
+// block that ends before, and is served when an exemption is set.
+func TestWaitBlocked(t *testing.T) {
+	l, clock := overridden(t)
+	require.True(t, asked(t, l, "alice", "").Allowed)
+	require.True(t, asked(t, l, "alice", "").Allowed)
+	type answer struct {
+		res ratelimit.Result
+		err error
+	}
+	wait := func(client string) chan answer {
+		c := make(chan answer, 1)
+		go func() {
+			res, err := l.Wait(context.Background(), ratelimit.Request{Client: client, Endpoint: "/"})
+			c <- answer{res, err}
+		}()
+		return c
+	}
+	_ = clock
+	first := wait("alice")
+	require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectBlock}))
+	got := <-first
+	require.ErrorIs(t, got.err, ratelimit.ErrExceedsLimit)
+	require.Equal(t, ratelimit.ReasonOverride, got.res.Reason)
+	require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "alice"}))
+	second := wait("alice")
+	require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectExempt}))
+	got = <-second
+	require.NoError(t, got.err)
+	require.True(t, got.res.Allowed)
+}
