@@ -24,11 +24,18 @@ const (
 //
 // Addr returns an IPv4 address that is mapped into IPv6 as IPv4, and drops IPv6 zones.
 func (p Proxies) Addr(peer netip.Addr, values []string) netip.Addr {
-	addr, _ := p.client(normal(peer), !peer.IsValid(), values)
+	addr, _ := p.Lookup(peer, values)
 	return addr
 }
 
-// client does the work of Addr. peer must be normalized, as the function normal does. unix is true if
+// Lookup returns what [Proxies.Addr] returns. told is true if a trusted proxy has said, by the forwarding
+// header, that the client has this address. If told is false but the request has a header of proxies, the
+// address may be that of a proxy that p does not trust, so nobody should be exempt from limits because of it.
+func (p Proxies) Lookup(peer netip.Addr, values []string) (addr netip.Addr, told bool) {
+	return p.client(normal(peer), !peer.IsValid(), values)
+}
+
+// client does the work of Lookup. peer must be normalized, as the function normal does. unix is true if
 // the connection is a unix socket. told is true if a trusted proxy has said which address the client has.
 func (p *Proxies) client(peer netip.Addr, unix bool, values []string) (addr netip.Addr, told bool) {
 	if len(values) == 0 || !p.believes(peer, unix) {

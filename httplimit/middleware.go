@@ -197,8 +197,8 @@ func (m *Middleware) compare(endpoint, route string) {
 // does. With an empty Client, it also fills in an empty Tier. If [Config.Endpoint] is nil, the Endpoint
 // is the path of r.Pattern. A name in Client that begins with "ip:" or "id:" gets the prefix "id:", so
 // that it cannot equal the name of an address. [Config.Skip] and [Config.Prepare] are not called. A request
-// from one of [Config.SkipNetworks] is granted. After several calls for one response, the header fields show for each rule what was left after the last
-// call.
+// from one of [Config.SkipNetworks] is granted. After several calls for one response, the header fields
+// show for each rule what was left after the last call.
 func (m *Middleware) Allow(w http.ResponseWriter, r *http.Request, req ratelimit.Request) bool {
 	v := m.within(w, r, req)
 	if v.skipped {
