@@ -21,7 +21,7 @@ var mayImport = map[string][]string{
 		"internal/exact", "internal/explained", "internal/handclock", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/match",
 		"internal/override", "internal/penalty", "internal/ratetext", "internal/replay", "internal/ruleconfig", "internal/sample", "internal/waitline",
 	},
-	"internal/engine":     {"internal/exact", "internal/keytable"},
+	"internal/engine":     {"internal/exact", "internal/keytable", "internal/penalty"},
 	"internal/exact":      {"internal/keytable"},
 	"internal/waitline":   {"internal/engine", "internal/keytable"},
 	"internal/replay":     {"internal/engine", "internal/keytable"},

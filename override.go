@@ -179,8 +179,11 @@ func (l *RateLimiter) OverrideStats() OverrideStats {
 }
 
 // wall returns the time of the clock that people read, which goes on while the machine sleeps.
-func (l *RateLimiter) wall() time.Time {
-	if c := l.settings.clock; c != nil {
+func (l *RateLimiter) wall() time.Time { return wallOf(l.settings.clock) }
+
+// wallOf returns the time of the clock c or, if it is nil, that of the machine's clock that people read.
+func wallOf(c Clock) time.Time {
+	if c != nil {
 		return c.Now()
 	}
 	return time.Now().Round(0)
