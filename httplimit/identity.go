@@ -233,7 +233,7 @@ func (m *Middleware) identify(r *http.Request, v *visit) {
 	if from.text != "" && info.Addr == from.addr {
 		name = addressPrefix + from.text
 	} else {
-		name = m.addressClient(info.Addr, from.unix)
+		name = addressClient(info.Addr, from.unix, m.config.IPv6Bits)
 	}
 	info.Request.Client, info.Request.IP = name, name[len(addressPrefix):]
 	if doubted {
@@ -282,15 +282,17 @@ func escapeClient(name string) string {
 // Client returns the [ratelimit.Request.Client] of requests from addr for which [Config.Client]
 // returns no client. Use it with [ratelimit.RateLimiter.Reset]. The text after "ip:" is the
 // [ratelimit.Request.IP] of all requests from addr.
-func (m *Middleware) Client(addr netip.Addr) string { return m.addressClient(normal(addr), false) }
+func (m *Middleware) Client(addr netip.Addr) string {
+	return addressClient(normal(addr), false, m.config.IPv6Bits)
+}
 
 // nat64 is the prefix of IPv6 addresses that contain an IPv4 address in their last 32 bits (RFC 6052).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 // addressClient returns the Request.Client for the normalized addr: "ip:" followed by an IPv4 address,
-// or by a prefix of an IPv6 address, such as "ip:2001:db8::/64". unix is true if the connection is a
-// unix socket.
-func (m *Middleware) addressClient(addr netip.Addr, unix bool) string {
+// or by the prefix of an IPv6 address with this length, such as "ip:2001:db8::/64". unix is true if the
+// connection is a unix socket.
+func addressClient(addr netip.Addr, unix bool, ipv6Bits int) string {
 	if !addr.IsValid() {
 		if unix {
 			return addressPrefix + localIP
@@ -306,6 +308,6 @@ func (m *Middleware) addressClient(addr netip.Addr, unix bool) string {
 	if addr.Is4() {
 		return string(addr.AppendTo(text))
 	}
-	prefix, _ := addr.Prefix(m.config.IPv6Bits) // there is no error, because New has checked IPv6Bits
+	prefix, _ := addr.Prefix(ipv6Bits) // there is no error, because New has checked IPv6Bits
 	return string(prefix.AppendTo(text))
 }

@@ -46,9 +46,12 @@ func Handler(next http.Handler, l *ratelimit.RateLimiter) http.Handler {
 // middlewares is the number of Middlewares that this process has made.
 var middlewares atomic.Uint64
 
+// defaultIPv6Bits is the default of Config.IPv6Bits.
+const defaultIPv6Bits = 64
+
 func newMiddleware(l *ratelimit.RateLimiter, c Config) *Middleware {
 	if c.IPv6Bits == 0 {
-		c.IPv6Bits = 64
+		c.IPv6Bits = defaultIPv6Bits
 	}
 	if c.BusyRetry == 0 {
 		c.BusyRetry = time.Second

@@ -52,7 +52,7 @@ var httpMutants = []mutant{
 	},
 	{
 		name: "no mask", file: "httplimit/identity.go",
-		old: "addr.Prefix(m.config.IPv6Bits)",
+		old: "addr.Prefix(ipv6Bits)",
 		new: "addr.Prefix(128)",
 		by:  "^TestHTTP$", why: "a client has 2^64 addresses",
 	},
