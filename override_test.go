@@ -3,7 +3,9 @@ package ratelimit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -262,4 +264,87 @@ func TestWaitBlocked(t *testing.T) {
 	got = <-second
 	require.NoError(t, got.err)
 	require.True(t, got.res.Allowed)
+}
+
+// TestSharedOverrides proves that two limiters with one store obey the overrides that either of them sets: the one at once,
+// the other within a second of its next decision. A failing store changes nothing.
+func TestSharedOverrides(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	faulty := &brokenOverrides{MemoryStore: store}
+	limiter := func() *ratelimit.RateLimiter {
+		l, err := ratelimit.New([]ratelimit.Rule{{Name: "client", Endpoint: "/", Rate: ratelimit.PerMinute(2)}}, nil,
+			ratelimit.WithClock(clock), ratelimit.WithStore(faulty), ratelimit.WithName("shop"), ratelimit.WithOverrides())
+		require.NoError(t, err)
+		return l
+	}
+	a, b := limiter(), limiter()
+	require.True(t, asked(t, b, "alice", "").Allowed)
+	require.NoError(t, a.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: "block", Until: epoch.Add(time.Hour)}))
+	require.Equal(t, ratelimit.ReasonOverride, asked(t, a, "alice", "").Reason, "who sets it obeys at once")
+
+	eventually := func(l *ratelimit.RateLimiter, reason ratelimit.Reason, why string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			res, err := l.Peek(t.Context(), ratelimit.Request{Client: "alice", Endpoint: "/"})
+			require.NoError(t, err)
+			return res.Reason == reason
+		}, 10*time.Second, time.Millisecond, why)
+	}
+	clock.Advance(time.Second + 1)
+	asked(t, b, "alice", "") // begins to read
+	eventually(b, ratelimit.ReasonOverride, "the other obeys after its next decision")
+
+	faulty.down.Store(true)
+	err = b.Override(t.Context(), ratelimit.Override{Client: "bob", Effect: "block"})
+	require.ErrorIs(t, err, ratelimit.ErrStore)
+	require.True(t, asked(t, b, "bob", "").Allowed, "nothing is set")
+	_, err = b.Overrides(t.Context())
+	require.ErrorIs(t, err, ratelimit.ErrStore)
+	clock.Advance(time.Minute)
+	require.Equal(t, ratelimit.ReasonOverride, asked(t, b, "alice", "").Reason, "the last copy holds")
+	faulty.down.Store(false)
+
+	require.NoError(t, b.Override(t.Context(), ratelimit.Override{Client: "alice"}))
+	clock.Advance(time.Second + 1)
+	asked(t, a, "alice", "")
+	eventually(a, "", "it is lifted")
+
+	var many []ratelimit.Override
+	for i := range 10_001 {
+		many = append(many, ratelimit.Override{Client: fmt.Sprint(i), Effect: "block"})
+	}
+	err = a.Override(t.Context(), many...)
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	require.ErrorContains(t, err, "overrides is 10001: must be at most 10000")
+	all, err := a.Overrides(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, all, "nothing is half set")
+	require.NoError(t, a.Override(t.Context(), many[:10_000]...))
+	all, err = b.Overrides(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 10_000)
+}
+
+// A brokenOverrides is a MemoryStore whose overrides fail while it is down.
+type brokenOverrides struct {
+	*ratelimit.MemoryStore
+	down atomic.Bool
+}
+
+func (s *brokenOverrides) SetOverrides(ctx context.Context, limiter string, o []ratelimit.Override) error {
+	if s.down.Load() {
+		return errors.New("down")
+	}
+	return s.MemoryStore.SetOverrides(ctx, limiter, o)
+}
+
+func (s *brokenOverrides) OverridesSince(
+	ctx context.Context, limiter string, since ratelimit.OverrideVersion,
+) (ratelimit.OverrideChange, error) {
+	if s.down.Load() {
+		return ratelimit.OverrideChange{}, errors.New("down")
+	}
+	return s.MemoryStore.OverridesSince(ctx, limiter, since)
 }
