@@ -78,7 +78,7 @@ func (d *decision) free() {
 	clear(d.origins)
 	*d = decision{
 		named: d.named[:0], exempt: d.exempt[:0], unasked: d.unasked[:0], spots: d.spots[:0], parts: d.parts[:0], origins: d.origins[:0],
-		sorted: d.sorted[:0], waiting: waitline.Request{Keys: d.waiting.Keys[:0]},
+		sorted: d.sorted[:0], ruled: d.ruled.Cleared(), waiting: waitline.Request{Keys: d.waiting.Keys[:0]},
 	}
 	decisionPool.Put(d)
 }

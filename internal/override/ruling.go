@@ -36,6 +36,12 @@ type verdict struct {
 	entry *Entry
 }
 
+// Cleared returns a zero Ruling that has the memory of r, so that using it again allocates nothing.
+func (r *Ruling) Cleared() Ruling {
+	clear(r.by)
+	return Ruling{by: r.by[:0]}
+}
+
 // Begin looks for the overrides for a request of this client from this address.
 func (r *Ruling) Begin(a At, client, ip string) { r.met, r.now = a.Set.Find(client, ip), a.now }
 
