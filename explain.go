@@ -105,6 +105,12 @@ type RateFrom string
 // An AnsweredBy says what has answered for a rule; [RuleExplanation.AnsweredBy] lists the values.
 type AnsweredBy string
 
+// A dryRun holds what [RateLimiter.Explain] needs to know besides the answers.
+type dryRun struct {
+	byResolve []*activeRule // rules that do not limit the request because of Resolve
+	byZero    bool          // true if the store does not accept Ask.Look, so that it is asked for 0 units instead
+}
+
 // Explain returns what [RateLimiter.Check] would return for req now, and why. It takes nothing and changes nothing: the
 // [Observer] does not see it, and [RuleStats] do not count it. It decides as Check does, by all rules at one instant,
 // on copies of the states. If callers wait for a key, Explain answers as if they had been served, as Check does.
@@ -123,7 +129,7 @@ func (l *RateLimiter) Explain(ctx context.Context, req Request) (Explanation, er
 	if err != nil && res == (Result{}) {
 		return Explanation{}, err
 	}
-	e := Explanation{Request: req, Recorded: d.Replayed, Result: res, Match: "none", Override: overrideOf(d.ruled.block)}
+	e := Explanation{Request: req, Recorded: d.Replayed, Result: res, Match: "none", Override: overrideOf(d.ruled.Block)}
 	rules := slices.Concat(d.rules, d.exempt, d.unasked)
 	if e.Override != nil {
 		rules = nil
@@ -206,7 +212,7 @@ func explainRule(ctx context.Context, d *decision, r *activeRule, i int) RuleExp
 		if slices.Contains(d.dry.byResolve, r) {
 			x.RateFrom = "resolve"
 		}
-		if x.Override = overrideOf(d.ruled.entry(r)); x.Override != nil {
+		if x.Override = overrideOf(d.ruled.Of(r.Name)); x.Override != nil {
 			x.RateFrom = "override"
 		}
 		if x.Result.Rule = r.Name; i >= len(d.rules)+len(d.exempt) {
@@ -229,11 +235,11 @@ func explainRule(ctx context.Context, d *decision, r *activeRule, i int) RuleExp
 	var told Decision
 	told.setRule(r, &d.request, &verdicts{parts: d.parts, origins: d.origins}, i)
 	_, tiered := r.Tiers[d.request.Tier]
-	x.Override = overrideOf(d.ruled.about(r))
+	x.Override = overrideOf(d.ruled.About(r.Name))
 	switch x.Rate, x.RateFrom = told.Rate, "rule"; {
 	case r.Limiter != nil:
 		x.RateFrom = "limiter"
-	case p.Err == nil && d.ruled.entry(r) != nil:
+	case p.Err == nil && d.ruled.Of(r.Name) != nil:
 		x.RateFrom = "override"
 	case p.Err != nil: // Resolve has returned a rate that r cannot use
 	case p.Want.Rate != nil:

@@ -33,7 +33,7 @@ type Override struct {
 	// such as "203.0.113.9", or a prefix such as "10.0.0.0/8". If [Request.IP] is a prefix itself, a block applies if
 	// the two overlap; any other Override applies only if the prefix of the request lies inside IP.
 	Client string `json:"client,omitempty"`
-	IP     string `json:"ip,omitempty"`
+	IP     string `json:"ip,omitempty"` // see Client
 
 	// Rules are the names of the rules that it is for. None means all rules: a block then also denies requests to which
 	// no rule applies.
@@ -333,104 +333,23 @@ func (c *storeCaller) overrideError(ctx context.Context, err error) error {
 	return storeError(err)
 }
 
-// overridesAt are the overrides at one time. A caller that waits is decided on by the same overridesAt when it is served.
-type overridesAt struct {
-	set   *override.Set
-	now   time.Time       // not set if there are no overrides
-	doubt *override.Doubt // refuses exemptions of an address that may be a proxy's; nil if it is the client's
+// overridesNow returns the overrides by which a decision is made that begins now, on a request whose context has this doubt.
+func (l *RateLimiter) overridesNow(doubt *override.Doubt) override.At {
+	return l.overrides.At(doubt, l.wall)
 }
 
-// overridesNow returns the overrides for a request whose context has this doubt.
-func (l *RateLimiter) overridesNow(doubt *override.Doubt) overridesAt {
-	o := overridesAt{set: l.overrides.Set(), doubt: doubt}
-	if o.set != nil {
-		o.now = l.overrides.Now(l.wall())
-	}
-	return o
-}
-
-// ruled is what overrides say about one request.
-type ruled struct {
-	met   override.Met
-	now   time.Time
-	doubt *override.Doubt
-	by    []ruledBy       // the rules for which an override decides
-	block *override.Entry // the block that denies the request, the one that ends last; nil if there is none
-	freed int             // how many rules the request is exempt from
-	rated bool            // whether a rule has the rate of an override
-}
-
-// A ruledBy is a rule with the override that decides for it.
-type ruledBy struct {
-	rule  *activeRule
-	entry *override.Entry
-}
-
-// find finds the overrides for req.
-func (u *ruled) find(o overridesAt, req *Request) {
-	u.met, u.now, u.doubt = o.set.Find(req.Client, req.IP), o.now, o.doubt
-}
-
-// of returns what an override says about the rule r, as activeRule.resolved does. ok is false if there is no override. If r
-// is nil, no rule applies to the request, and only a block matters.
-func (u *ruled) of(r *activeRule) (rate Rate, ok, exempt bool) {
-	if u.met.None() {
-		return Rate{}, false, false
-	}
-	name := ""
-	if r != nil {
-		name = r.Name
-	}
-	e := u.met.For(name, func(e *override.Entry) bool {
-		return !e.Ended(u.now) && !u.doubt.Refuses(e) && (e.Effect != override.Rate || r != nil && r.takes(e))
-	})
-	if e == nil || r == nil && e.Effect != override.Block {
-		return Rate{}, false, false
-	}
-	u.by = append(u.by, ruledBy{r, e})
-	switch e.Effect {
-	case override.Rate:
-		u.rated = true
-		return Rate(e.Rate), true, false
-	case override.Exempt:
-		u.freed++
-	default:
-		if u.block == nil || e.Until.IsZero() || !u.block.Until.IsZero() && e.Until.After(u.block.Until) {
-			u.block = e
-		}
+// ruledBy returns what an override says about the rule r, as activeRule.resolved does. ok is false if none decides.
+func ruledBy(u *override.Ruling, r *activeRule) (rate Rate, ok, exempt bool) {
+	e := u.Rule(r.Name, r.takes)
+	if e == nil || e.Effect == override.Rate {
+		return Rate(e.RateOf()), e != nil, false
 	}
 	return unlimitedRate, true, true
 }
 
-// entry returns the override that decides for the rule r, or nil.
-func (u *ruled) entry(r *activeRule) *override.Entry {
-	for _, b := range u.by {
-		if b.rule == r {
-			return b.entry
-		}
-	}
-	return nil
-}
-
-// about returns the override that decides for the rule r or, if there is none, a rate that would if it fitted the rule.
-func (u *ruled) about(r *activeRule) *override.Entry {
-	if e := u.entry(r); e != nil {
-		return e
-	}
-	return u.met.For(r.Name, func(e *override.Entry) bool { return !e.Ended(u.now) && e.Effect == override.Rate })
-}
-
-// rest returns how long the block u.block lasts.
-func (u *ruled) rest() time.Duration {
-	if u.block.Until.IsZero() {
-		return Never
-	}
-	return max(u.block.Until.Sub(u.now), 1)
-}
-
 // denyBlocked denies d, because an override blocks the request, and returns the answer.
 func (l *RateLimiter) denyBlocked(ctx context.Context, d *decision) (res Result, err error) {
-	rest := d.ruled.rest()
+	rest := d.ruled.Rest()
 	res = Result{RetryAfter: rest, ResetAfter: rest, Reason: ReasonOverride}
 	d.rules, d.parts, d.exempt, d.Now = nil, d.parts[:0], d.exempt[:0], l.time.Now()
 	if !d.decided() {
@@ -449,10 +368,10 @@ func (l *RateLimiter) countOverridden(d *decision) {
 	switch {
 	case !d.decided():
 		return
-	case d.ruled.freed > 0:
+	case d.ruled.Freed > 0:
 		l.overrides.Exempted.Add(1)
 	}
-	if d.ruled.rated {
+	if d.ruled.Rated > 0 {
 		l.overrides.Rated.Add(1)
 	}
 }
@@ -463,7 +382,7 @@ func (l *RateLimiter) countOverridden(d *decision) {
 func (w *ruleWait) waitBarred(rest time.Duration, deny func() (Result, error)) (Result, error) {
 	l := w.limiter
 	changed := l.overrides.Changed()
-	if l.overrides.Set() != w.overrides.set {
+	if l.overrides.Set() != w.overrides.Set {
 		return Result{}, waitline.ErrChanged
 	}
 	err := waitError(Result{RetryAfter: rest}, rest, l.time.Patience(w.ctx))

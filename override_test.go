@@ -3,8 +3,11 @@ package ratelimit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -232,34 +235,257 @@ func TestPenalty(t *testing.T) {
 	require.Empty(t, deny().Reason, "pardoned, but no budget given back")
 }
 
-// TestWaitBlocked proves that a caller who waits fails at once when it is blocked for longer than it can wait, waits for a
-// block that ends before, and is served when an exemption is set.
+// A waited is what Wait has returned, and when.
+type waited struct {
+	res ratelimit.Result
+	err error
+	at  time.Duration
+}
+
+// waitsFor begins a Wait of the client, which may last for the time patience (0: for ever).
+func waitsFor(l *ratelimit.RateLimiter, client string, patience time.Duration) chan waited {
+	c, start := make(chan waited, 1), time.Now()
+	go func() {
+		ctx, cancel := context.Background(), func() {}
+		if patience > 0 {
+			ctx, cancel = context.WithTimeout(ctx, patience)
+		}
+		defer cancel()
+		res, err := l.Wait(ctx, ratelimit.Request{Client: client, Endpoint: "/"})
+		c <- waited{res, err, time.Since(start)}
+	}()
+	synctest.Wait()
+	return c
+}
+
+// TestWaitBlocked proves that callers who wait are decided on anew when an override is for them: one who is blocked fails at
+// once, or waits for the end of the block or until it is lifted; one who is exempt is served at once; others are not affected.
 func TestWaitBlocked(t *testing.T) {
-	l, clock := overridden(t)
-	require.True(t, asked(t, l, "alice", "").Allowed)
-	require.True(t, asked(t, l, "alice", "").Allowed)
-	type answer struct {
-		res ratelimit.Result
-		err error
+	block := func(until time.Duration) ratelimit.Override {
+		o := ratelimit.Override{Client: "alice", Effect: ratelimit.EffectBlock}
+		if until > 0 {
+			o.Until = time.Now().Add(until)
+		}
+		return o
 	}
-	wait := func(client string) chan answer {
-		c := make(chan answer, 1)
-		go func() {
-			res, err := l.Wait(context.Background(), ratelimit.Request{Client: client, Endpoint: "/"})
-			c <- answer{res, err}
-		}()
-		return c
+	for _, c := range []struct {
+		why      string
+		patience time.Duration
+		do       func(l *ratelimit.RateLimiter) error
+		at       time.Duration
+		err      error
+		reason   ratelimit.Reason
+	}{
+		{"nobody sets an override", 0, func(*ratelimit.RateLimiter) error { return nil }, 30 * time.Second, nil, ""},
+		{"a block for ever", 0, func(l *ratelimit.RateLimiter) error { return l.Override(t.Context(), block(0)) }, 0, ratelimit.ErrExceedsLimit, "override"},
+		{"a block beyond the deadline", time.Minute, func(l *ratelimit.RateLimiter) error {
+			return l.Override(t.Context(), block(time.Hour))
+		}, 0, context.DeadlineExceeded, "override"},
+		{"a block that ends before", 2 * time.Minute, func(l *ratelimit.RateLimiter) error {
+			return l.Override(t.Context(), block(time.Minute))
+		}, time.Minute, nil, ""},
+		{"an exemption", 0, func(l *ratelimit.RateLimiter) error {
+			return l.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectExempt})
+		}, 0, nil, ""},
+		{"a rate", 0, func(l *ratelimit.RateLimiter) error {
+			return l.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectRate, Rate: ratelimit.PerMinute(60)})
+		}, 30 * time.Second, nil, ""}, // what is used drains at the slower rate until the next grant, as after a change of the tier
+		{"a block that is lifted", 0, func(l *ratelimit.RateLimiter) error {
+			if err := l.Override(t.Context(), block(time.Hour)); err != nil {
+				return err
+			}
+			time.Sleep(40 * time.Second)
+			return l.Override(t.Context(), ratelimit.Override{Client: "alice"})
+		}, 40 * time.Second, nil, ""},
+		{"a block that ends, by ReserveWait after it began", 0, func(l *ratelimit.RateLimiter) error {
+			return l.Override(t.Context(), block(45*time.Second))
+		}, 45 * time.Second, nil, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l, err := ratelimit.New([]ratelimit.Rule{{Name: "client", Endpoint: "/", Rate: ratelimit.PerMinute(2)}}, nil)
+			require.NoError(t, err)
+			for _, client := range []string{"alice", "bob"} {
+				require.True(t, l.Allow(client, "/").Allowed)
+				require.True(t, l.Allow(client, "/").Allowed)
+			}
+			alice, bob := waitsFor(l, "alice", c.patience), waitsFor(l, "bob", 0)
+			require.NoError(t, c.do(l), c.why)
+			got := <-alice
+			assert.Equal(t, c.at, got.at, c.why)
+			assert.Equal(t, c.reason, got.res.Reason, c.why)
+			assert.Equal(t, c.err == nil, got.res.Allowed, c.why)
+			if c.err != nil {
+				assert.ErrorIs(t, got.err, c.err, c.why)
+			}
+			assert.Equal(t, 30*time.Second, max((<-bob).at, 30*time.Second), "others are not affected: %s", c.why)
+		})
 	}
-	_ = clock
-	first := wait("alice")
-	require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectBlock}))
-	got := <-first
-	require.ErrorIs(t, got.err, ratelimit.ErrExceedsLimit)
-	require.Equal(t, ratelimit.ReasonOverride, got.res.Reason)
-	require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "alice"}))
-	second := wait("alice")
-	require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectExempt}))
-	got = <-second
-	require.NoError(t, got.err)
-	require.True(t, got.res.Allowed)
+}
+
+// TestWaitPenalty proves that a caller of Wait whose key is blocked by a Penalty waits for the end of the block, and that a
+// Wait is no strike.
+func TestWaitPenalty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := ratelimit.New([]ratelimit.Rule{{Name: "login", Endpoint: "/", Rate: ratelimit.PerMinute(6).WithBurst(1),
+			Penalty: ratelimit.Penalty{After: 2, Within: time.Minute, For: 5 * time.Minute}}}, nil)
+		require.NoError(t, err)
+		require.True(t, l.Allow("alice", "/").Allowed)
+		for range 3 {
+			got := <-waitsFor(l, "alice", time.Second)
+			require.ErrorIs(t, got.err, context.DeadlineExceeded)
+			require.Empty(t, got.res.Reason, "to wait is no strike")
+		}
+		require.Empty(t, l.Allow("alice", "/").Reason)
+		require.Equal(t, ratelimit.ReasonPenalty, l.Allow("alice", "/").Reason)
+		got := <-waitsFor(l, "alice", time.Minute)
+		require.ErrorIs(t, got.err, context.DeadlineExceeded)
+		require.Equal(t, ratelimit.ReasonPenalty, got.res.Reason)
+		got = <-waitsFor(l, "alice", 0)
+		require.NoError(t, got.err)
+		require.Equal(t, 5*time.Minute, got.at)
+
+		l.Allow("alice", "/")
+		require.Equal(t, ratelimit.ReasonPenalty, l.Allow("alice", "/").Reason)
+		waits := waitsFor(l, "alice", 0)
+		time.Sleep(20 * time.Second)
+		require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectPardon}))
+		require.Equal(t, 20*time.Second, (<-waits).at, "a pardon ends the wait")
+	})
+}
+
+// TestOverridesElsewhere proves that overrides hold for reservations, retries, all results, looks and reloads.
+func TestOverridesElsewhere(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	rules := []ratelimit.Rule{{Name: "client", Endpoint: "/", Rate: ratelimit.PerMinute(5)}, {Name: "other", Endpoint: "/", Rate: ratelimit.PerMinute(9)}}
+	l, err := ratelimit.New(rules, nil, ratelimit.WithClock(clock), ratelimit.WithRequestIDs(time.Hour))
+	require.NoError(t, err)
+	ctx, req := t.Context(), ratelimit.Request{Client: "alice", Endpoint: "/", ID: "1"}
+	res, err := l.Check(ctx, req)
+	require.NoError(t, err)
+	require.True(t, res.Allowed)
+	require.NoError(t, l.Override(ctx, ratelimit.Override{Client: "alice", Effect: ratelimit.EffectBlock}))
+	for _, ask := range []func() (ratelimit.Result, error){
+		func() (ratelimit.Result, error) { return l.Check(ctx, req) }, // although its ID was granted
+		func() (ratelimit.Result, error) { return l.Peek(ctx, req) },
+		func() (ratelimit.Result, error) {
+			res, all, err := l.CheckAll(ctx, req, nil)
+			require.Empty(t, all, "no rule was asked")
+			return res, err
+		},
+		func() (ratelimit.Result, error) {
+			r, err := l.Reserve(ctx, ratelimit.Request{Client: "alice", Endpoint: "/"}, time.Minute)
+			require.NoError(t, r.Settle(1))
+			return r.Result(), err
+		},
+		func() (ratelimit.Result, error) {
+			x, err := l.Explain(ctx, req)
+			require.Equal(t, "alice", x.Override.Client)
+			require.Contains(t, x.String(), `by the block of client "alice"`)
+			return x.Result, err
+		},
+	} {
+		res, err := ask()
+		require.NoError(t, err)
+		require.Equal(t, ratelimit.Result{RetryAfter: ratelimit.Never, ResetAfter: ratelimit.Never, Reason: ratelimit.ReasonOverride}, res)
+	}
+	require.NoError(t, l.Override(ctx, ratelimit.Override{Client: "alice"}, ratelimit.Override{Client: "alice", Effect: ratelimit.EffectExempt,
+		Rules: []string{"client"}}))
+	_, all, err := l.CheckAll(ctx, req, nil)
+	require.NoError(t, err)
+	require.Equal(t, -1, all[0].Limit, "exempt from the first rule")
+	require.Equal(t, 7, all[1].Remaining, "the retry is another request: by the other rule alone")
+	require.NoError(t, l.Replace(rules[1:], nil))
+	require.Equal(t, "other", asked(t, l, "alice", "").Rule, "an override for a rule that is removed has no effect")
+	require.NoError(t, l.Replace(rules, nil))
+	_, all, err = l.CheckAll(ctx, ratelimit.Request{Client: "alice", Endpoint: "/"}, nil)
+	require.NoError(t, err)
+	require.Equal(t, -1, all[0].Limit, "it applies again when there is such a rule")
+	require.NoError(t, l.ReloadOverrides(ratelimit.Override{Client: "bob", Effect: ratelimit.EffectBlock}))
+	require.NoError(t, l.ReloadOverrides())
+	found, err := l.Overrides(ctx)
+	require.NoError(t, err)
+	require.Len(t, found, 1, "those of a file are replaced, those of code stay")
+}
+
+// TestSharedOverrides proves that two limiters with one store obey the overrides that either of them sets: the one at once,
+// the other within a second of its next decision. A failing store changes nothing.
+func TestSharedOverrides(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	faulty := &brokenOverrides{MemoryStore: store}
+	limiter := func() *ratelimit.RateLimiter {
+		l, err := ratelimit.New([]ratelimit.Rule{{Name: "client", Endpoint: "/", Rate: ratelimit.PerMinute(2)}}, nil,
+			ratelimit.WithClock(clock), ratelimit.WithStore(faulty), ratelimit.WithName("shop"), ratelimit.WithOverrides())
+		require.NoError(t, err)
+		return l
+	}
+	a, b := limiter(), limiter()
+	require.True(t, asked(t, b, "alice", "").Allowed)
+	require.NoError(t, a.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: "block", Until: epoch.Add(time.Hour)}))
+	require.Equal(t, ratelimit.ReasonOverride, asked(t, a, "alice", "").Reason, "who sets it obeys at once")
+
+	eventually := func(l *ratelimit.RateLimiter, reason ratelimit.Reason, why string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			res, err := l.Peek(t.Context(), ratelimit.Request{Client: "alice", Endpoint: "/"})
+			require.NoError(t, err)
+			return res.Reason == reason
+		}, 10*time.Second, time.Millisecond, why)
+	}
+	clock.Advance(time.Second + 1)
+	asked(t, b, "alice", "") // begins to read
+	eventually(b, ratelimit.ReasonOverride, "the other obeys after its next decision")
+
+	faulty.down.Store(true)
+	err = b.Override(t.Context(), ratelimit.Override{Client: "bob", Effect: "block"})
+	require.ErrorIs(t, err, ratelimit.ErrStore)
+	require.True(t, asked(t, b, "bob", "").Allowed, "nothing is set")
+	_, err = b.Overrides(t.Context())
+	require.ErrorIs(t, err, ratelimit.ErrStore)
+	clock.Advance(time.Minute)
+	require.Equal(t, ratelimit.ReasonOverride, asked(t, b, "alice", "").Reason, "the last copy holds")
+	faulty.down.Store(false)
+
+	require.NoError(t, b.Override(t.Context(), ratelimit.Override{Client: "alice"}))
+	clock.Advance(time.Second + 1)
+	asked(t, a, "alice", "")
+	eventually(a, "", "it is lifted")
+
+	var many []ratelimit.Override
+	for i := range 10_001 {
+		many = append(many, ratelimit.Override{Client: fmt.Sprint(i), Effect: "block"})
+	}
+	err = a.Override(t.Context(), many...)
+	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+	require.ErrorContains(t, err, "overrides is 10001: must be at most 10000")
+	all, err := a.Overrides(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, all, "nothing is half set")
+	require.NoError(t, a.Override(t.Context(), many[:10_000]...))
+	all, err = b.Overrides(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 10_000)
+}
+
+// A brokenOverrides is a MemoryStore whose overrides fail while it is down.
+type brokenOverrides struct {
+	*ratelimit.MemoryStore
+	down atomic.Bool
+}
+
+func (s *brokenOverrides) SetOverrides(ctx context.Context, limiter string, o []ratelimit.Override) error {
+	if s.down.Load() {
+		return errors.New("down")
+	}
+	return s.MemoryStore.SetOverrides(ctx, limiter, o)
+}
+
+func (s *brokenOverrides) OverridesSince(
+	ctx context.Context, limiter string, since ratelimit.OverrideVersion,
+) (ratelimit.OverrideChange, error) {
+	if s.down.Load() {
+		return ratelimit.OverrideChange{}, errors.New("down")
+	}
+	return s.MemoryStore.OverridesSince(ctx, limiter, since)
 }

@@ -103,10 +103,10 @@ func (l *RateLimiter) Wait(ctx context.Context, req Request) (Result, error) {
 // is nil.
 func (l *RateLimiter) wait(ctx context.Context, req *Request, r *Reservation, term time.Duration) (Result, error) {
 	ctx = orBackground(ctx)
-	w := ruleWait{limiter: l, ctx: ctx, req: req, reserves: r, term: term, overrides: overridesAt{doubt: override.DoubtOf(ctx)}}
+	w := ruleWait{limiter: l, ctx: ctx, req: req, reserves: r, term: term, overrides: override.At{Doubt: override.DoubtOf(ctx)}}
 	for {
 		w.version = l.waiters.Version() // read before the rules, so that a change in between is noticed
-		w.set, w.overrides = l.set.Load(), l.overridesNow(w.overrides.doubt)
+		w.set, w.overrides = l.set.Load(), l.overridesNow(w.overrides.Doubt)
 		if w.set == nil || req.validate() != nil || w.ctx.Err() != nil || l.takesID(req, true) != nil {
 			return l.check(w.ctx, req, engine.ModeTake)
 		}
@@ -122,7 +122,7 @@ type ruleWait struct {
 	ctx           context.Context
 	req           *Request
 	set           *ruleSet
-	overrides     overridesAt
+	overrides     override.At
 	version       uint64          // the number that Lines.Version returned just before the field named set was loaded
 	resolvedRates map[string]Rate // rates that Rule.Resolve returned, by the rule's name; nil until it is called
 	exempt        bool            // whether a rule applies, but does not limit the request
@@ -183,8 +183,8 @@ func (w *ruleWait) wait() (Result, error) {
 	switch {
 	case err != nil:
 		return Result{}, err
-	case d.ruled.block != nil:
-		return w.waitBarred(d.ruled.rest(), func() (Result, error) { return l.denyBlocked(w.ctx, d) })
+	case d.ruled.Block != nil:
+		return w.waitBarred(d.ruled.Rest(), func() (Result, error) { return l.denyBlocked(w.ctx, d) })
 	case penaltyRest(d, &l.time) > 0:
 		return w.waitBarred(penaltyRest(d, &l.time), func() (Result, error) { return l.decide(w.ctx, d) })
 	case !d.denies():
@@ -268,7 +268,7 @@ func (w *ruleWait) hold(res Result, at instant, problems error) (Result, error) 
 // rematch finds the rules for a waiting request again, because the rules have changed.
 func (l *RateLimiter) rematch(in *waitline.Waiter) {
 	w := in.Owner.(*ruleWait)
-	w.set, w.overrides = l.set.Load(), l.overridesNow(w.overrides.doubt)
+	w.set, w.overrides = l.set.Load(), l.overridesNow(w.overrides.Doubt)
 	d := w.d
 	if d == nil {
 		d = w.newDecision()
@@ -281,7 +281,7 @@ func (l *RateLimiter) rematch(in *waitline.Waiter) {
 	if in.Spots, in.Refused = nil, d.prepare(w.set, w.overrides); in.Refused != nil {
 		return
 	}
-	if d.ruled.block != nil { // the caller waits outside the line until the block ends
+	if d.ruled.Block != nil { // the caller waits outside the line until the block ends
 		in.Refused = waitline.ErrChanged
 		return
 	}
