@@ -171,9 +171,21 @@ func waitText(d time.Duration) string {
 	case d == 0:
 		return "-"
 	case d >= time.Minute:
-		return (((d-1)/time.Second + 1) * time.Second).String()
+		return shortText(((d-1)/time.Second + 1) * time.Second)
 	}
 	return d.String()
+}
+
+// shortText returns d as Duration.String does, without minutes and seconds that are 0 at the end: "15m" for 15m0s.
+func shortText(d time.Duration) string {
+	text := d.String()
+	if short, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = short + "m"
+	}
+	if short, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = short + "h"
+	}
+	return text
 }
 
 // timeText returns the text of a time, in UTC.

@@ -155,7 +155,7 @@ func TestDebugReport(t *testing.T) {
 	delete(first, "counts")
 	assert.Equal(t, map[string]any{
 		"name": "login", "endpoint": "/login", "key": "ip", "algorithm": "SlidingWindowLog", "mode": "enforce", "rate": "5/m", "liveKeys": 1.,
-		"penalty": "blocked for 15m0s after 3 denials in 10m0s, up to 24h0m0s if repeated",
+		"penalty": "blocked for 15m after 3 denials in 10m, up to 24h if repeated",
 	}, first)
 	second := report["rules"].([]any)[1].(map[string]any)
 	assert.Equal(t, map[string]any{"paid": "300/m", "partner": "unlimited"}, second["tiers"])
@@ -327,8 +327,8 @@ func TestDebugStoreDown(t *testing.T) {
 	assert.EqualValues(t, 1, report["store"].(map[string]any)["open"])
 }
 
-// picture is the page of the shop, as docs/pictures shows it.
-const picture = "../docs/pictures/debug.html"
+// picture is the page of the shop, from which docs/debug/page.png is drawn.
+const picture = "../docs/debug/page.html"
 
 //go:generate env RATELIMIT_WRITE=1 go test -count=1 -run ^TestDebugPicture$ .
 
@@ -341,6 +341,6 @@ func TestDebugPicture(t *testing.T) {
 	}
 	text, err := os.ReadFile(picture)
 	require.NoError(t, err)
-	assert.Equal(t, string(text), w.Body.String(), "run go generate ./..., and then .ci/run picture")
+	assert.Equal(t, string(text), w.Body.String(), "run go generate ./..., and then PICTURE=docs/debug/page.png bash .ci/run picture")
 	assert.True(t, slices.Contains(strings.Split(w.Body.String(), "\n"), "<h1>Rate limits</h1>"))
 }

@@ -153,9 +153,9 @@ func penaltyText(p ratelimit.Penalty) string {
 	if p.After == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("blocked for %v after %d denials in %v", p.For, p.After, p.Within)
+	text := fmt.Sprintf("blocked for %s after %d denials in %s", shortText(p.For), p.After, shortText(p.Within))
 	if p.Most > p.For {
-		text += fmt.Sprintf(", up to %v if repeated", p.Most)
+		text += fmt.Sprintf(", up to %s if repeated", shortText(p.Most))
 	}
 	return text
 }
