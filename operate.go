@@ -287,30 +287,6 @@ func (o *overrides) count(d *decision) {
 	}
 }
 
-// waitBarred waits because the request of d is blocked for the time rest, by an override or a Penalty. Then, or when overrides
-// change before, the error is ErrChanged, and the caller decides anew. If the caller cannot wait so long, it returns the
-// denial of the function deny.
-func (w *ruleWait) waitBarred(rest time.Duration, deny func() (Result, error)) (Result, error) {
-	l := w.limiter
-	changed := l.overrides.Changed()
-	if l.overrides.Set() != w.overrides.Set {
-		return Result{}, waitline.ErrChanged
-	}
-	err := waitError(Result{RetryAfter: rest}, rest, l.time.Patience(w.ctx))
-	if n := l.overrides.Barred.Add(1); err == nil && n > int64(l.settings.maxWaiters) {
-		err = ErrTooManyWaiters
-	}
-	defer l.overrides.Barred.Add(-1)
-	if err != nil {
-		res, problem := deny()
-		return res, errors.Join(err, problem)
-	}
-	if err := l.time.Sleep(w.ctx, l.time.Now(), rest, changed); err != nil {
-		return Result{}, err
-	}
-	return Result{}, waitline.ErrChanged
-}
-
 // penalties gives the new rule a its table of strikes: that of the rule old, which a replaces, if carryOver is set. The result
 // must be called when the rules take effect; it may be nil.
 func (c *change) penalties(a, old *activeRule, carryOver bool) (commit func(now instant)) {

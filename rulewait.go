@@ -175,6 +175,30 @@ func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *
 	return &w.last
 }
 
+// waitBarred waits because the request of d is blocked for the time rest, by an override or a Penalty. Then, or when overrides
+// change before, the error is ErrChanged, and the caller decides anew. If the caller cannot wait so long, it returns the
+// denial of the function deny.
+func (w *ruleWait) waitBarred(rest time.Duration, deny func() (Result, error)) (Result, error) {
+	l := w.limiter
+	changed := l.overrides.Changed()
+	if l.overrides.Set() != w.overrides.Set {
+		return Result{}, waitline.ErrChanged
+	}
+	err := waitError(Result{RetryAfter: rest}, rest, l.time.Patience(w.ctx))
+	if n := l.overrides.Barred.Add(1); err == nil && n > int64(l.settings.maxWaiters) {
+		err = ErrTooManyWaiters
+	}
+	defer l.overrides.Barred.Add(-1)
+	if err != nil {
+		res, problem := deny()
+		return res, errors.Join(err, problem)
+	}
+	if err := l.time.Sleep(w.ctx, l.time.Now(), rest, changed); err != nil {
+		return Result{}, err
+	}
+	return Result{}, waitline.ErrChanged
+}
+
 // patience returns how long the caller can still wait before its deadline, and makes d refuse a Delay that is longer.
 func (w *ruleWait) patience(d *decision) time.Duration {
 	patience := w.limiter.time.Patience(w.ctx)
