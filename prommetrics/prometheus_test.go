@@ -245,7 +245,7 @@ func TestPromtool(t *testing.T) {
 	promtool(t, string(text), "check", "metrics")
 	beside(t, "dashboards/alerts.yaml")
 	promtool(t, "", "check", "rules", "../dashboards/alerts.yaml")
-	promtool(t, "", "test", "rules", "testdata/alerts_test.yaml")
+	promtool(t, "", "test", "rules", "testdata/alerts_test.yaml", "testdata/alerts_week_test.yaml")
 }
 
 // TestScrape has every metric in a real scrape, of a server.
