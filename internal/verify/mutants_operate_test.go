@@ -66,7 +66,7 @@ var operateMutants = []mutant{
 		name: "a shorter prefix is not found", file: "internal/override/table.go",
 		old: "n = n.parent\n\t}\n\treturn n",
 		new: "n = nil\n\t}\n\treturn n",
-		by:  "^TestOverrideExempts$", why: "the network has the address",
+		by:  "^TestOverridePrecedence$", why: "the network has the address",
 	},
 	{
 		name: "nodes inside a network are not found", file: "internal/override/table.go",
@@ -179,7 +179,7 @@ var operateMutants = []mutant{
 	{
 		name: "who waits is not decided on anew", file: "operate.go",
 		old: "met := touched.Find(req.Client, req.IP)\n\t\treturn !met.None()",
-		new: "_ = req\n\t\treturn false",
+		new: "met := touched.Find(req.Client, req.IP)\n\t\treturn met.None() && false",
 		by:  "^TestWaitBlocked$", why: "an override is for callers who wait, too",
 	},
 	{
@@ -228,7 +228,7 @@ var operateMutants = []mutant{
 		name: "strikes while blocked", file: "internal/penalty/penalty.go",
 		old: "case s != nil && s.blocked(now):\n\t\treturn now.Until(s.until), false",
 		new: "case false:",
-		by:  "^TestStrikesConcurrent$", why: "hammering prolongs nothing",
+		by:  "^TestStrikeWhileBlocked$", why: "hammering prolongs nothing",
 	},
 	{
 		name: "a running block makes room", file: "internal/penalty/penalty.go",
@@ -275,7 +275,7 @@ var operateMutants = []mutant{
 	{
 		name: "a pardon pardons nobody", file: "operate.go",
 		old: "whom.Client != \"\" && w.Client == client ||",
-		new: "false ||",
+		new: "whom.Client != \"\" && w.Client == client && false ||",
 		by:  "^TestPenalty$", why: "it ends the block",
 	},
 	{

@@ -131,6 +131,8 @@ func TestOverridePrecedence(t *testing.T) {
 			{IP: "203.0.113.0/24", Effect: block}, {IP: "203.0.113.9", Effect: exempt}}, "203.0.113.9", -1, ""},
 		{"the others in it", []ratelimit.Override{
 			{IP: "203.0.113.0/24", Effect: block}, {IP: "203.0.113.9", Effect: exempt}}, "203.0.113.8", 0, ""},
+		{"a network around another one in it", []ratelimit.Override{
+			{IP: "203.0.0.0/16", Effect: exempt}, {IP: "203.0.112.0/24", Effect: block}}, "203.0.113.9", -1, ""},
 		{"the client before the address", []ratelimit.Override{
 			{IP: "203.0.113.9", Effect: block}, {Client: "c", Effect: exempt}}, "203.0.113.9", -1, ""},
 		{"a rule before all rules", []ratelimit.Override{

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/penalty"
 )
 
 // A striker is the model of a penalty: what OPERATIONS calls start, count, until and the last block.
@@ -159,9 +161,11 @@ func TestStrikes(t *testing.T) {
 		require.Equal(t, "all", res.Rule)
 		require.Empty(t, res.Reason, "a denial by another rule is no strike")
 	}
-	l.Allow("dora", "/shadow")
 	for range 3 {
-		require.NotEqual(t, ratelimit.ReasonPenalty, l.Allow("dora", "/shadow").Reason)
+		res, err = l.Check(ctx, ratelimit.Request{Client: "dora", Endpoint: "/shadow", Cost: 2})
+		require.NoError(t, err)
+		require.False(t, res.Allowed)
+		require.Empty(t, res.Reason)
 	}
 	require.Zero(t, l.Stats()[2].Penalized, "a rule in shadow blocks nobody")
 	clock.Advance(-10 * time.Second)
@@ -218,4 +222,16 @@ func TestStrikesWithoutRoom(t *testing.T) {
 	clock.Advance(time.Hour)
 	strike("full")
 	require.Equal(t, ratelimit.ReasonPenalty, strike("full"), "when blocks have ended, there is room")
+}
+
+// TestStrikeWhileBlocked proves that a denial which another goroutine has counted too late is no strike.
+func TestStrikeWhileBlocked(t *testing.T) {
+	table := penalty.New(penalty.Rule{After: 1, Within: time.Hour, For: time.Minute, Most: time.Hour}, 10)
+	key := keytable.HashOf("k")
+	rest, begun := table.Strike(key, penalty.Whose{}, keytable.Start)
+	require.True(t, begun)
+	require.Equal(t, time.Minute, rest)
+	rest, begun = table.Strike(key, penalty.Whose{}, keytable.Start.Add(time.Second))
+	require.False(t, begun)
+	require.Equal(t, 59*time.Second, rest)
 }
