@@ -274,10 +274,10 @@ func stateOf(d *decision, i int) (by AnsweredBy, receipts int) {
 	case by != byMemory:
 		return AnsweredBy(sources[by]), 0
 	}
-	if i < len(d.order.Found) {
+	if i < len(d.order.Found) && !d.origins[i].penalized {
 		return places[d.order.Found[i].Place], d.order.Found[i].Receipts
 	}
-	place, receipts := p.Keys.Place(p.Hash, d.Now) // d.order.Found is empty if callers wait for a key of d
+	place, receipts := d.rules[i].keys.Place(p.Hash, d.Now) // d.order.Found is empty if callers wait, and lacks a key that is blocked
 	return places[place], receipts
 }
 

@@ -196,7 +196,7 @@ func (r *activeRule) takes(e *override.Entry) bool {
 
 // meet reports whether there may be an Override for req, so that the general path must decide. It allocates nothing.
 func (o *overrides) meet(req *Request) bool {
-	if o.limiter != nil && o.limiter.settings.overrides {
+	if o.limiter != nil && o.limiter.settings.overrides && !o.limiter.settings.single {
 		o.read()
 	}
 	set := o.Set()
