@@ -126,7 +126,8 @@ func (s *settings) sharesOverrides() error {
 	if _, ok := s.store.(StoreOverrider); ok || !s.overrides || s.single {
 		return nil
 	}
-	return &ConfigError{"store", fmt.Sprintf("%T", s.store), "must have the methods SetOverrides and OverridesSince: WithOverrides keeps overrides in it"}
+	reason := "must have the methods SetOverrides and OverridesSince: WithOverrides keeps overrides in it"
+	return &ConfigError{"store", fmt.Sprintf("%T", s.store), reason}
 }
 
 // named returns an error if the limiter has a store but no name, and nil otherwise.
