@@ -88,6 +88,7 @@ func TestHTTPExempt(t *testing.T) {
 		{"192.168.7.3:1", ten, []string{"X-Forwarded-For", "unknown"}, false},
 		{"192.168.1.2:1", httplimit.Proxies{Hops: 1}, []string{"X-Forwarded-For", "192.168.1.3"}, true},
 		{"192.168.1.2:1", httplimit.Proxies{Hops: 2}, []string{"X-Forwarded-For", "192.168.1.3"}, false},
+		{"192.168.1.2:1", httplimit.Proxies{Hops: 3}, []string{"X-Forwarded-For", "192.168.1.3"}, false},
 		{"192.168.1.2:1", httplimit.Proxies{Hops: 1, Header: "X-Client"}, []string{"X-Client", "192.168.1.3"}, true},
 		{"192.168.1.2:1", httplimit.Proxies{Hops: 1, Header: "X-Client"}, []string{"X-Client", "1.1.1.1, 192.168.1.3"}, false},
 	} {
