@@ -42,6 +42,12 @@ type denial struct {
 	plan      plan
 	state     snapshot
 
+	// warmup and penalty are those of the ask. If penalty is not zero, a block has denied the ask, and only the field
+	// block is set, not the field state. Otherwise warmup is zero.
+	warmup  ratelimit.Warmup
+	penalty ratelimit.Penalty
+	block   block
+
 	// The server had this state at some instant between sent and received, which are readings of
 	// conn.clock.
 	sent, received time.Duration
@@ -68,7 +74,7 @@ func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	held := shard.held[id]
-	if held == nil || held.algorithm != a.Algorithm || held.rate != a.Rate {
+	if held == nil || held.algorithm != a.Algorithm || held.rate != a.Rate || held.warmup != a.Warmup || held.penalty != a.Penalty {
 		return false
 	}
 	// It is not known exactly how much time has passed since the server had this state. Whether to deny
@@ -77,7 +83,11 @@ func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
 	longest, shortest := now-held.sent+time.Microsecond-1, now-held.received
 	if shortest <= d.limit && longest >= 0 {
 		n := max(int64(a.N), 1)
-		denied := held.state.deny(&held.plan, n, int64(longest/time.Microsecond), int64(shortest/time.Microsecond), res)
+		deny := held.state.deny
+		if penalized(a) {
+			n, deny = min(n, held.plan.limit+1), held.block.deny
+		}
+		denied := deny(&held.plan, n, int64(longest/time.Microsecond), int64(shortest/time.Microsecond), res)
 		if denied && !a.Look {
 			c.stats.cacheHits.Add(1)
 		}
@@ -98,7 +108,13 @@ func (d *denials) learn(c *call, state snapshot, denied bool) {
 		return
 	}
 	a := c.shared.ask
-	id := stateIDOf(a)
+	known := &denial{algorithm: a.Algorithm, rate: a.Rate, plan: c.shared.plan, state: state, sent: c.began, received: c.ended}
+	d.keep(stateIDOf(a), known, denied)
+}
+
+// keep stores what is known about the state with this identity. If denied is false, it does so only in place of what
+// was known before.
+func (d *denials) keep(id stateID, known *denial, denied bool) {
 	shard := d.shard(id)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
@@ -109,10 +125,10 @@ func (d *denials) learn(c *call, state snapshot, denied bool) {
 		if shard.held == nil {
 			shard.held = make(map[stateID]*denial)
 		}
-		d.makeRoom(shard, c.ended)
+		d.makeRoom(shard, known.received)
 		d.size.Add(1)
 	}
-	shard.held[id] = &denial{a.Algorithm, a.Rate, c.shared.plan, state, c.began, c.ended}
+	shard.held[id] = known
 }
 
 // makeRoom makes room for one more state in a shard. It looks at two arbitrary states and drops those that

@@ -9,6 +9,7 @@
 
 local call, pcall, format, sub, match = redis.call, redis.pcall, string.format, string.sub, string.match
 local s, us, pad, heals
+local barred -- only in scripts with penalty.lua: for the asks that a block denies, how long it still lasts
 if ARGV[1] == '' then
   local t = call('TIME')
   s, us, pad, heals = t[1], t[2], 1000, true
