@@ -49,6 +49,10 @@ var (
 	penaltyEndLua string
 	//go:embed lua/strikes.lua
 	strikesLua string
+	//go:embed lua/override.lua
+	overrideLua string
+	//go:embed lua/overrides.lua
+	overridesLua string
 
 	//go:embed lua/start.lua
 	startLua string
@@ -120,6 +124,12 @@ var takeScripts = scripts{text: func(f family) string {
 var onceScripts = scripts{text: func(f family) string {
 	return startLua + onceLua + deciding(f, "") + onceEndLua
 }}
+
+// overrideScript changes the overrides of a limiter, and overridesScript reads what has changed.
+var (
+	overrideScript  = newScript(startLua + overrideLua)
+	overridesScript = newScript(startLua + overridesLua)
+)
 
 // strikesScript counts denials of several keys, which other scripts have denied before.
 var strikesScript = newScript(startLua + strikeLua + strikesLua)

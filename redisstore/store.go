@@ -29,6 +29,7 @@ var (
 	_ ratelimit.StorePartitioner = (*Store)(nil)
 	_ ratelimit.StoreDenier      = (*Store)(nil)
 	_ ratelimit.StorePardoner    = (*Store)(nil)
+	_ ratelimit.StoreOverrider   = (*Store)(nil)
 )
 
 // New returns a Store that uses client. It does not contact the server, which need not be
