@@ -2,6 +2,9 @@ package redisstore_test
 
 import (
 	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -401,4 +404,119 @@ func TestBlockCached(t *testing.T) {
 	require.NoError(t, p.Reset(t.Context(), []ratelimit.Ask{a}))
 	require.False(t, denied())
 	require.True(t, take(t, p.Store, a).Allowed)
+}
+
+// TestPenaltyAtOnce has many callers of two processes ask for one key at once, and requires that each of them strikes in
+// turn: only those before the third denial are denied by the rule.
+func TestPenaltyAtOnce(t *testing.T) {
+	onServers(t, func(t *testing.T, connect func() redis.UniversalClient) {
+		stores := []*redisstore.Store{newStore(t, connect(), frozen()), newStore(t, connect(), frozen())}
+		for round := range 20 {
+			a := penalized(1)
+			a.Key, a.Client = strconv.Itoa(round), strconv.Itoa(round)
+			a.Rate, a.Penalty.After = ratelimit.PerHour(5), 7
+			var granted, denied, blocked atomic.Int32
+			var ready, all sync.WaitGroup
+			ready.Add(1)
+			for g := range 64 {
+				all.Go(func() {
+					ready.Wait()
+					switch res := take(t, stores[g%2], a); {
+					case res.Allowed:
+						granted.Add(1)
+					case res.Reason == ratelimit.ReasonPenalty:
+						blocked.Add(1)
+					default:
+						denied.Add(1)
+					}
+				})
+			}
+			ready.Done()
+			all.Wait()
+			require.Equal(t, []int32{5, 6, 53}, []int32{granted.Load(), denied.Load(), blocked.Load()}, "round %d", round)
+		}
+	})
+}
+
+// TestPenaltyInSeveralSlots makes decisions about keys in several slots, and requires that only the key that denies is
+// struck, and only once.
+func TestPenaltyInSeveralSlots(t *testing.T) {
+	p := newPenalTest(t)
+	store := newStore(t, wrapped{p.client}, redisstore.WithClock(p.clock), redisstore.WithDenialCache(0))
+	asks := apart(ratelimit.AlgorithmFixedWindow, ratelimit.PerHour(10), 3)
+	for i := range asks {
+		asks[i].Penalty = ratelimit.Penalty{After: 2, Within: time.Minute, For: time.Minute}
+	}
+	asks[1].Rate.Requests = 1
+	both := func() (reasons [3]ratelimit.Reason, left [3]int) {
+		results, err := store.Take(t.Context(), asks)
+		require.NoError(t, err)
+		for i, res := range results {
+			reasons[i], left[i] = res.Reason, res.Remaining
+		}
+		return reasons, left
+	}
+	penalty := ratelimit.ReasonPenalty
+	for i, want := range []ratelimit.Reason{"", "", penalty, penalty} {
+		reasons, left := both()
+		require.Equal(t, [3]ratelimit.Reason{"", want, ""}, reasons, "request %d", i+1)
+		require.Equal(t, [3]int{9, 0, 9}, left, "request %d", i+1)
+	}
+	require.Len(t, p.client.Keys(t.Context(), "*;p").Val(), 1)
+	asks[1].Rate.Requests = 10
+	_, left := both()
+	require.Equal(t, [3]int{9, 0, 9}, left, "the block denies what the rule would grant, and charges nothing elsewhere")
+	asks[1].N = 1
+	require.NoError(t, store.Pardon(t.Context(), asks))
+	_, left = both()
+	require.Equal(t, [3]int{8, 8, 8}, left)
+}
+
+// TestOnceWithPenalty requires that a request with an ID that is denied strikes as any other, and that its replay does not,
+// whether the key is in the slot of the record or in another one.
+func TestOnceWithPenalty(t *testing.T) {
+	for name, client := range map[string]string{"in the slot of the record": "a", "in another slot": "b"} {
+		t.Run(name, func(t *testing.T) {
+			p := newPenalTest(t)
+			store := newStore(t, wrapped{p.client}, redisstore.WithClock(p.clock))
+			once := func(id string, asks ...ratelimit.Ask) (ratelimit.Result, bool) {
+				results, replayed, err := store.Once(t.Context(), ratelimit.Attempt{Client: client, ID: id, TTL: time.Hour}, asks)
+				require.NoError(t, err)
+				return results[0], replayed
+			}
+			a := penalized(1)
+			res, _ := once("first", a)
+			require.True(t, res.Allowed)
+			for range 4 {
+				res, replayed := once("first", a)
+				require.True(t, replayed)
+				require.True(t, res.Allowed)
+			}
+			require.Empty(t, p.client.Keys(t.Context(), "*;p").Val(), "a replay is no strike")
+			own := ratelimit.Ask{Rule: "own", Key: "b", Client: "b", Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerHour(9), N: 1}
+			for i := range 5 {
+				res, replayed := once("second", a, own)
+				require.False(t, replayed)
+				require.Equal(t, i >= 2, res.Reason == ratelimit.ReasonPenalty, "denial %d", i+1)
+				require.Equal(t, ratelimit.Result{Limit: 1, RetryAfter: time.Hour, ResetAfter: time.Hour, Reason: res.Reason}, res)
+			}
+			res, replayed := once("first", a)
+			require.True(t, replayed, "a block does not concern what was granted before")
+			require.True(t, res.Allowed)
+			require.Equal(t, 9, left(t, store, own), "nothing was charged")
+			looks, _, err := store.Once(t.Context(), ratelimit.Attempt{Client: client, ID: "third", TTL: time.Hour, Look: true}, []ratelimit.Ask{a})
+			require.NoError(t, err)
+			require.Equal(t, ratelimit.ReasonPenalty, looks[0].Reason)
+			require.NoError(t, store.Pardon(t.Context(), []ratelimit.Ask{a}))
+			for range 3 {
+				_, _, err = store.Once(t.Context(), ratelimit.Attempt{Client: client, ID: "third", TTL: time.Hour, Look: true}, []ratelimit.Ask{a})
+				require.NoError(t, err)
+			}
+			a.NoStrike = true
+			for range 3 {
+				once("third", a)
+			}
+			require.Empty(t, p.client.Keys(t.Context(), "*;p").Val(), "neither a look nor who waits strikes")
+		})
+	}
 }
