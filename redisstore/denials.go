@@ -42,11 +42,9 @@ type denial struct {
 	plan      plan
 	state     snapshot
 
-	// warmup and penalty are those of the ask. If penalty is not zero, a block has denied the ask, and only the field
-	// block is set, not the field state. Otherwise warmup is zero.
+	// warmup and penalty are those of the ask. If penalty is not zero, the state says at most that the key is blocked.
 	warmup  ratelimit.Warmup
 	penalty ratelimit.Penalty
-	block   block
 
 	// The server had this state at some instant between sent and received, which are readings of
 	// conn.clock.
@@ -83,11 +81,7 @@ func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
 	longest, shortest := now-held.sent+time.Microsecond-1, now-held.received
 	if shortest <= d.limit && longest >= 0 {
 		n := max(int64(a.N), 1)
-		deny := held.state.deny
-		if penalized(a) {
-			n, deny = min(n, held.plan.limit+1), held.block.deny
-		}
-		denied := deny(&held.plan, n, int64(longest/time.Microsecond), int64(shortest/time.Microsecond), res)
+		denied := held.state.deny(&held.plan, n, int64(longest/time.Microsecond), int64(shortest/time.Microsecond), res)
 		if denied && !a.Look {
 			c.stats.cacheHits.Add(1)
 		}
@@ -108,8 +102,9 @@ func (d *denials) learn(c *call, state snapshot, denied bool) {
 		return
 	}
 	a := c.shared.ask
-	known := &denial{algorithm: a.Algorithm, rate: a.Rate, plan: c.shared.plan, state: state, sent: c.began, received: c.ended}
-	d.keep(stateIDOf(a), known, denied)
+	d.keep(stateIDOf(a), &denial{
+		algorithm: a.Algorithm, rate: a.Rate, penalty: a.Penalty, plan: c.shared.plan, state: state, sent: c.began, received: c.ended,
+	}, denied)
 }
 
 // keep stores what is known about the state with this identity. If denied is false, it does so only in place of what

@@ -141,17 +141,22 @@ func (s *Store) deleteKeys(ctx context.Context, asks []ratelimit.Ask, of func(ke
 	return joinFailures(ctx, errs, items, parts)
 }
 
-// A block is the last known block of a key, as the denial of a request for some units has shown it.
+// A block is what is known about the block of a key from the denial of a request for some units.
 type block struct {
-	n            int64 // how many units the request wanted, or 1 if it wanted none
-	rest         int64 // how long the block lasted at the time of the denial, in microseconds
-	retry, reset time.Duration
+	n            int64         // how many units the request wanted, or 1 if it wanted none
+	rest         int64         // how long the block still lasts, in microseconds
+	retry, reset time.Duration // the RetryAfter and the ResetAfter of the denial
 }
 
-// deny reports whether the block certainly still denies n units, and if so stores the denial in *res. p, longest and
-// shortest are as in snapshot.deny.
+// recordBlock records in s that a block has denied n units, as the answer a says.
+func (s *snapshot) recordBlock(a *answer, n int64) {
+	s.known, s.block = 'b', block{max(n, 1), inMicros(a.block), a.retry, a.reset}
+}
+
+// deny reports whether the block certainly still denies n units, and if so stores the denial in *res. The arguments are
+// those of snapshot.deny.
 func (b *block) deny(p *plan, n, longest, shortest int64, res *ratelimit.Result) bool {
-	if n != b.n || longest >= b.rest {
+	if min(n, p.limit+1) != b.n || longest >= b.rest {
 		return false
 	}
 	*res = ratelimit.Result{Limit: int(p.limit), RetryAfter: b.retry, ResetAfter: b.reset, Reason: ratelimit.ReasonPenalty}
@@ -169,10 +174,12 @@ func (d *denials) learnBlock(it *item, a *answer, began, ended time.Duration, re
 	if d == nil || a.block == 0 || resets != d.resets.Load() {
 		return
 	}
-	d.keep(stateIDOf(it.ask), &denial{
-		algorithm: it.ask.Algorithm, rate: it.ask.Rate, plan: it.plan, warmup: it.ask.Warmup, penalty: it.ask.Penalty,
-		block: block{max(it.n, 1), inMicros(a.block), a.retry, a.reset}, sent: began, received: ended,
-	}, true)
+	known := &denial{
+		algorithm: it.ask.Algorithm, rate: it.ask.Rate, warmup: it.ask.Warmup, penalty: it.ask.Penalty, plan: it.plan,
+		sent: began, received: ended,
+	}
+	known.state.recordBlock(a, it.n)
+	d.keep(stateIDOf(it.ask), known, true)
 }
 
 // blockFor changes the answer, which is a denial, to that of a block that lasts for the time rest from now, unless rest

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -320,8 +321,10 @@ func TestStrikeWithoutMemory(t *testing.T) {
 	p := newPenalTest(t)
 	require.True(t, take(t, p.Store, penalized(1)).Allowed)
 	require.NoError(t, p.client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	once := penalized(1)
+	once.Penalty.After = 1
 	for range 4 {
-		_, blocked := p.deny(penalized(1))
+		_, blocked := p.deny(once)
 		require.False(t, blocked)
 	}
 	require.NoError(t, p.client.ConfigSet(t.Context(), "maxmemory", "0").Err())
@@ -346,12 +349,18 @@ func TestClockStepsBackPenalty(t *testing.T) {
 	p = newPenalTest(t, redisstore.WithHealing())
 	require.True(t, take(t, p.Store, penalized(1)).Allowed)
 	p.deny(penalized(1))
-	p.deny(penalized(1))
 	p.clock.Advance(-2*time.Minute - time.Microsecond)
-	p.deny(penalized(1))
+	_, blocked = p.deny(penalized(1))
+	require.False(t, blocked)
 	p.clock.Advance(time.Minute)
 	p.block(penalized(1), 3)
 	p.clock.Advance(-time.Hour)
+	held := dump(t, p.client)
+	look := penalized(1)
+	look.Look = true
+	_, blocked = p.deny(look)
+	require.True(t, blocked)
+	require.Equal(t, held, dump(t, p.client), "a look moves nothing")
 	_, blocked = p.deny(penalized(1))
 	require.True(t, blocked)
 	p.clock.Advance(10*time.Second - time.Microsecond)
@@ -436,6 +445,48 @@ func TestPenaltyAtOnce(t *testing.T) {
 			require.Equal(t, []int32{5, 6, 53}, []int32{granted.Load(), denied.Load(), blocked.Load()}, "round %d", round)
 		}
 	})
+}
+
+// TestStrikesInTurn decides about several callers of a key in one call, and requires that each of them gets the answer that
+// it would get if it came alone, after the one before.
+func TestStrikesInTurn(t *testing.T) {
+	p := newPenalTest(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	seen := make(map[ratelimit.Reason]int)
+	fast, slow := 0, 0
+	for round := range schedules(500) {
+		a := ask(all[round%len(all)], ratelimit.Rate{Requests: 3, Per: 3 * time.Second}, 0)
+		a.Penalty = ratelimit.Penalty{After: 1 + random.IntN(3), Within: 2 * time.Second, For: time.Second, Most: 3 * time.Second}
+		a.NoStrike = random.IntN(5) == 0
+		a.Rule = strconv.Itoa(round)
+		apart := a
+		apart.Rule += "apart"
+		for range 6 {
+			costs := make([]int64, 1+random.IntN(5))
+			var want []ratelimit.Result
+			for i := range costs {
+				costs[i] = int64(random.IntN(6) % 4)
+				apart.N = int(costs[i])
+				want = append(want, take(t, p.Store, apart))
+				seen[want[i].Reason]++
+			}
+			a.N = 1
+			got, decided, err := p.Joined(t.Context(), a, costs)
+			require.NoError(t, err)
+			require.Equal(t, want, got, "%s, round %d: %v", a.Algorithm, round, costs)
+			if decided {
+				fast++
+			} else {
+				slow++
+			}
+			p.clock.Advance(time.Duration(random.IntN(5)) * 250 * time.Millisecond)
+		}
+		require.Equal(t, p.client.Get(t.Context(), p.KeyOf(apart)+";p").Val(), p.client.Get(t.Context(), p.KeyOf(a)+";p").Val())
+	}
+	require.NotZero(t, fast)
+	require.NotZero(t, slow)
+	require.NotZero(t, seen[ratelimit.ReasonPenalty])
+	t.Logf("%d calls by the fast path, %d by the general code; results by reason: %v", fast, slow, seen)
 }
 
 // TestPenaltyInSeveralSlots makes decisions about keys in several slots, and requires that only the key that denies is

@@ -47,6 +47,8 @@ var (
 	penaltyLua string
 	//go:embed lua/penaltyend.lua
 	penaltyEndLua string
+	//go:embed lua/penaltyone.lua
+	penaltyOneLua string
 	//go:embed lua/strikes.lua
 	strikesLua string
 	//go:embed lua/override.lua

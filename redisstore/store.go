@@ -90,7 +90,7 @@ func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Res
 	}
 	if len(asks) == 1 {
 		a := &asks[0]
-		if a.Receipt == 0 && a.Warmup == (ratelimit.Warmup{}) && a.Algorithm != ratelimit.AlgorithmInFlight && !penalized(a) {
+		if a.Receipt == 0 && a.Warmup == (ratelimit.Warmup{}) && a.Algorithm != ratelimit.AlgorithmInFlight {
 			return s.takeOne(ctx, a)
 		}
 		if res := (ratelimit.Result{}); penalized(a) && s.conn.denied(a, &res) {

@@ -1,11 +1,5 @@
 end
 
--- longer returns the larger of a number and of a time in an answer, which is -1 or text if it is very long.
-local function longer(rest, time)
-  if time == -1 or type(time) == 'string' then return time end
-  return math.max(rest, time)
-end
-
 local reply, now = judge(), s * 1e6 + us
 local width = #reply / #KEYS
 for _, p in ipairs(width >= 5 and penalties or {}) do -- the fast path has denied no ask
@@ -17,8 +11,7 @@ for _, p in ipairs(width >= 5 and penalties or {}) do -- the fast path has denie
     rest = strike(p, now)
   end
   if rest > 0 then
-    reply[i + 1], reply[i + 2], reply[i + 3], reply[i + 4], reply[i + 5] =
-      rest + 1, 0, longer(rest, reply[i + 3]), longer(rest, reply[i + 4]), 0
+    deny(reply, i, rest)
     if width == 10 then reply[i + 6], reply[i + 7] = 0, longer(rest, reply[i + 7]) end
   end
 end

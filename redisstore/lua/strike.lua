@@ -53,10 +53,23 @@ local function strike(p, now)
   if p.count == 0 or at >= p.start + p.within then p.start, p.count, at = now, 0, now end
   p.count = p.count + 1
   if p.count >= p.after then
-    local again = p.last > 0 and p.most > 0 and at - p.ends < p.most
+    local again = p.last > 0 and at - p.ends < p.most
     p.last = again and math.min(2 * p.last, p.most) or p.lasts
     p.count, p.ends = 0, at + p.last
   end
   if not keep(p, now) then return 0 end
   return math.max(p.ends - now, 0)
+end
+
+-- longer returns the larger of a number and of a time in an answer, which is -1 or text if it is very long.
+local function longer(rest, time)
+  if time == -1 or type(time) == 'string' then return time end
+  return math.max(rest, time)
+end
+
+-- deny changes the five numbers of an answer, which follow the i-th item of the reply, to those of a denial by a block
+-- that still lasts for rest microseconds. The first number is then rest plus 1.
+local function deny(reply, i, rest)
+  reply[i + 1], reply[i + 2], reply[i + 3], reply[i + 4], reply[i + 5] =
+    rest + 1, 0, longer(rest, reply[i + 3]), longer(rest, reply[i + 4]), 0
 end
