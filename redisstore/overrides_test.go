@@ -83,6 +83,9 @@ func TestOverrides(t *testing.T) {
 		set(t, s, ratelimit.Override{Client: "alice"}, exempt)
 		last := since(t, s, third.Version)
 		assert.Equal(t, []ratelimit.Override{exempt}, last.Set)
+		again := since(t, s, second.Version)
+		assert.Equal(t, []ratelimit.Override{exempt}, again.Set)
+		assert.Len(t, again.Lifted, 3, "without what was set again")
 		assert.ElementsMatch(t, []ratelimit.Override{page, {Client: "alice", Effect: ratelimit.EffectBlock}}, last.Lifted)
 		assert.Equal(t, []ratelimit.Override{exempt}, since(t, s, ratelimit.OverrideVersion{}).Set)
 
@@ -200,6 +203,7 @@ func TestOverridesFull(t *testing.T) {
 	set(t, s, lifts[:9_997]...)
 	whole := since(t, s, ratelimit.OverrideVersion{})
 	require.Len(t, whole.Set, 3)
+	require.Empty(t, whole.Lifted)
 	change = since(t, s, full.Version)
 	require.False(t, change.Whole)
 	require.Len(t, change.Lifted, 9_999)
@@ -211,6 +215,10 @@ func TestOverridesFull(t *testing.T) {
 	change = since(t, s, whole.Version)
 	require.False(t, change.Whole)
 	require.Len(t, change.Lifted, 2)
+	floor, err := client.HGet(t.Context(), "ratelimit:{oshop}:1o", "floor").Uint64()
+	require.NoError(t, err)
+	require.Equal(t, full.Version.Number+2, floor, "after client0 was set again, client1 was lifted")
+	require.False(t, since(t, s, ratelimit.OverrideVersion{List: full.Version.List, Number: floor}).Whole)
 	require.EqualValues(t, 10_000, client.ZCard(t.Context(), "ratelimit:{oshop}:1o;l").Val())
 }
 
@@ -377,4 +385,22 @@ func TestOverridesRefused(t *testing.T) {
 	var failed *redisstore.Error
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, redisstore.ClassWrongType, failed.Class)
+}
+
+// TestOverridesReplyLost loses the reply to a change and to a read, which are then made again.
+func TestOverridesReplyLost(t *testing.T) {
+	srv := startReal(t)
+	p := startProxy(t, srv.addr)
+	client := redis.NewClient(&redis.Options{Addr: p.addr})
+	t.Cleanup(func() { _ = client.Close() })
+	s := newStore(t, client)
+	set(t, s, blockOf("a"))
+	p.will(loses, 1)
+	set(t, s, blockOf("b"))
+	require.EqualValues(t, 1, p.met.Load())
+	p.will(loses, 1)
+	require.Equal(t, []ratelimit.Override{blockOf("a"), blockOf("b")}, since(t, s, ratelimit.OverrideVersion{}).Set)
+	require.EqualValues(t, 1, p.met.Load())
+	p.will(loses, 2)
+	require.ErrorIs(t, s.SetOverrides(t.Context(), "shop", []ratelimit.Override{blockOf("c")}), ratelimit.ErrStore)
 }

@@ -49,9 +49,9 @@ func checkPenalty(a *ratelimit.Ask) (err error) {
 	return err
 }
 
-// strikes reports whether a denial of the ask by its own state is a strike.
+// strikes reports whether a denial of the ask by its own state is a strike, unless the call only looks.
 func strikes(a *ratelimit.Ask) bool {
-	return penalized(a) && !a.NoStrike && !a.Look && !a.Shadow && a.N > 0
+	return penalized(a) && !a.NoStrike && !a.Shadow && a.N > 0
 }
 
 // penaltyArgs appends the Penalty to the arguments of a script.

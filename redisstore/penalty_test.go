@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -413,6 +414,15 @@ func TestBlockCached(t *testing.T) {
 	require.NoError(t, p.Reset(t.Context(), []ratelimit.Ask{a}))
 	require.False(t, denied())
 	require.True(t, take(t, p.Store, a).Allowed)
+
+	warm := a
+	warm.Warmup = ratelimit.Warmup{From: 1, Over: time.Hour}
+	require.True(t, take(t, p.Store, warm).Allowed)
+	p.block(warm, 3)
+	calls = p.Stats().Calls
+	p.block(warm, 1)
+	require.Equal(t, calls, p.Stats().Calls)
+	require.False(t, denied(), "a key that warms up is another one")
 }
 
 // TestPenaltyAtOnce has many callers of two processes ask for one key at once, and requires that each of them strikes in
@@ -570,4 +580,127 @@ func TestOnceWithPenalty(t *testing.T) {
 			require.Empty(t, p.client.Keys(t.Context(), "*;p").Val(), "neither a look nor who waits strikes")
 		})
 	}
+}
+
+// TestPenaltyOf1970 requires that the first block is no continuation of one that ended when the clock began.
+func TestPenaltyOf1970(t *testing.T) {
+	p := newPenalTest(t)
+	p.clock.Set(time.Unix(100, 0))
+	a := penalized(1)
+	a.Penalty.After, a.Penalty.Most = 1, time.Hour
+	require.True(t, take(t, p.Store, a).Allowed)
+	p.block(a, 1)
+	p.clock.Advance(10*time.Second - time.Microsecond)
+	_, blocked := p.deny(a)
+	require.True(t, blocked)
+}
+
+// TestPenaltyJoined makes callers of one key wait at the same time, and requires that one call decides about all that strike
+// alike, each in turn.
+func TestPenaltyJoined(t *testing.T) {
+	srv := startReal(t)
+	store := newStore(t, srv.client(t), frozen(), redisstore.WithDenialCache(0))
+	a := penalized(1)
+	a.Rate = ratelimit.PerHour(3)
+	before := store.Stats()
+	c := gather(t, srv, store, 10)
+	c.asks(t.Context(), 0, a)
+	for i, n := range []int{1, 2, 2, 0, 1, 2, 1, 1, 0} {
+		b := a
+		b.N = n
+		b.Shadow = n == 0 // which changes nothing here
+		c.asks(t.Context(), i+1, b)
+	}
+	c.goes()
+	var got []string
+	for i, res := range c.answers {
+		require.NoError(t, c.errs[i])
+		got = append(got, fmt.Sprintf("%t %d %s", res.Allowed, res.Remaining, res.Reason))
+	}
+	assert.Equal(t, []string{
+		"true 2 ", "true 1 ", "false 1 ", "false 1 ", "true 1 ", "true 0 ",
+		"false 0 penalty", "false 0 penalty", "false 0 penalty", "false 0 penalty",
+	}, got)
+	after := store.Stats()
+	assert.EqualValues(t, 5, after.Calls-after.NoScripts-before.Calls, "those that want nothing have calls of their own")
+}
+
+// TestWhoJoins requires that callers share a call only if their denials have the same effect.
+func TestWhoJoins(t *testing.T) {
+	srv := startReal(t)
+	store := newStore(t, srv.client(t), frozen(), redisstore.WithDenialCache(0))
+	a := penalized(1)
+	require.True(t, take(t, store, a).Allowed)
+	waits, other, none := a, a, a
+	waits.NoStrike, other.Penalty.After, none.Penalty = true, 1, ratelimit.Penalty{}
+	before := store.Stats()
+	asks := []ratelimit.Ask{a, a, a, waits, waits, none, none, other, other, other}
+	c := gather(t, srv, store, len(asks))
+	for i, ask := range asks {
+		c.asks(t.Context(), i, ask)
+	}
+	c.goes()
+	after := store.Stats()
+	assert.EqualValues(t, 5, after.Coalesced-before.Coalesced)
+	assert.EqualValues(t, 5, after.Calls-after.NoScripts-(before.Calls-before.NoScripts), "one for the first caller, and one for each kind")
+	var reasons []ratelimit.Reason
+	for _, res := range c.answers {
+		require.False(t, res.Allowed)
+		reasons = append(reasons, res.Reason)
+	}
+	const penalty = ratelimit.ReasonPenalty
+	assert.Equal(t, []ratelimit.Reason{"", "", penalty, penalty, penalty, "", "", penalty, penalty, penalty}, reasons)
+	require.NoError(t, store.Pardon(t.Context(), asks[:1]))
+
+	c = gather(t, srv, store, len(asks))
+	for i, ask := range []ratelimit.Ask{waits, waits, a, waits, waits, waits, a, a} {
+		c.asks(t.Context(), i, ask)
+	}
+	c.goes()
+	reasons = nil
+	for _, res := range c.answers[:8] {
+		reasons = append(reasons, res.Reason)
+	}
+	assert.Equal(t, []ratelimit.Reason{"", "", "", "", "", "", "", penalty}, reasons, "three of them strike")
+}
+
+// TestPenaltyInPipeline makes callers of many keys wait at the same time, and requires that each of them strikes.
+func TestPenaltyInPipeline(t *testing.T) {
+	srv := startReal(t)
+	store := newStore(t, srv.client(t), frozen())
+	c := gather(t, srv, store, 20)
+	for i := range c.answers {
+		a := penalized(2)
+		a.Key, a.Client, a.Penalty.After = strconv.Itoa(i), strconv.Itoa(i), 1
+		c.asks(t.Context(), i, a)
+	}
+	c.goes()
+	for i, res := range c.answers {
+		require.NoError(t, c.errs[i])
+		require.Equal(t, ratelimit.ReasonPenalty, res.Reason)
+	}
+}
+
+// TestPenaltyBesideLeases requires that units that were taken ahead are not spent for a key with a Penalty, and that none are
+// taken ahead for it.
+func TestPenaltyBesideLeases(t *testing.T) {
+	store := newStore(t, startReal(t).client(t), redisstore.WithLeases(100))
+	a := ask(ratelimit.AlgorithmTokenBucket, ratelimit.PerHour(1_000_000), 1)
+	for range 50 {
+		require.True(t, take(t, store, a).Allowed)
+	}
+	require.NotZero(t, store.Stats().LeaseHits)
+	before := store.Stats()
+	a.Penalty = ratelimit.Penalty{After: 1, Within: time.Hour, For: time.Hour}
+	for range 50 {
+		require.True(t, take(t, store, a).Allowed)
+	}
+	a.N = 1_000_001
+	require.Equal(t, ratelimit.ReasonPenalty, take(t, store, a).Reason)
+	a.N = 1
+	require.Equal(t, ratelimit.ReasonPenalty, take(t, store, a).Reason)
+	after := store.Stats()
+	require.Equal(t, before.LeaseHits, after.LeaseHits)
+	require.Equal(t, before.Leased, after.Leased)
+	require.NoError(t, store.Close())
 }
