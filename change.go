@@ -414,8 +414,10 @@ func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule,
 		a.keys, err = algorithms[r.Algorithm].keys(&l.time, a.rates(), l.settings.maxKeys)
 		a.local = a.keys
 	}
-	if commit != nil {
-		c.commits = append(c.commits, commit)
+	for _, commit := range []func(instant){commit, c.penalties(a, old, carriesKeys)} {
+		if commit != nil {
+			c.commits = append(c.commits, commit)
+		}
 	}
 	return a, errors.Join(append(atPath("rules["+strconv.Quote(r.Name)+"].rate", err), noSetRate)...)
 }

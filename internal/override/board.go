@@ -27,13 +27,47 @@ const (
 // A Board keeps the overrides of one limiter. The zero Board is empty. Decisions read it without a lock. Only one goroutine
 // at a time may call Plan, or the function that Plan returns.
 type Board struct {
-	Blocked, Exempted, Rated atomic.Uint64 // requests that an override has changed, by its effect
+	// The requests that an override has changed, by its effect.
+	Blocked, Exempted, Rated atomic.Uint64
+
+	// Barred is how many callers of Wait wait for the end of a block.
+	Barred atomic.Int64
 
 	set     atomic.Pointer[Set]
 	layers  [numLayers]map[string][]Entry // the overrides by Entry.whom
 	ahead   atomic.Int64                  // how far the clock of the store is ahead of the clock of this process, in nanoseconds
 	changed atomic.Pointer[chan struct{}] // closed with the next change; nil if nobody waits for it
+
+	version Version      // of the layer Shared
+	read    atomic.Int64 // when the list in the store was last read, as the caller of BeginRead counts time; 0 if it was not
+	reading atomic.Bool  // whether the list in the store is being read
 }
+
+// A Version is the version of a list of overrides in a store.
+type Version struct {
+	List   uint64 // which list it is: after the store was emptied, there is another one
+	Number uint64 // grows with each change
+}
+
+// Version returns the version of the layer Shared. Only one goroutine at a time may call Version or SetVersion.
+func (b *Board) Version() Version { return b.version }
+
+// SetVersion says which version the layer Shared has now.
+func (b *Board) SetVersion(v Version) { b.version = v }
+
+// BeginRead reports whether the list in the store must be read again, because it was last read more than a second before
+// the instant now. If so, the caller calls EndRead afterwards; until then, BeginRead returns false.
+func (b *Board) BeginRead(now int64) bool {
+	last := b.read.Load()
+	if last != 0 && now-last <= int64(time.Second) || !b.reading.CompareAndSwap(false, true) {
+		return false
+	}
+	b.read.Store(now)
+	return true
+}
+
+// EndRead ends what BeginRead has begun.
+func (b *Board) EndRead() { b.reading.Store(false) }
 
 // Set returns the overrides of all layers, or nil if there are none.
 func (b *Board) Set() *Set { return b.set.Load() }
@@ -82,7 +116,7 @@ func (b *Board) Plan(l Layer, changes []Entry, whole bool, now time.Time) (touch
 			}
 			return replaced
 		})
-		if c.Effect != Lift {
+		if c.stays() {
 			kept, touches = append(kept, c), append(touches, c)
 		}
 		if next[whom] = kept; len(kept) == 0 {
@@ -105,9 +139,7 @@ func (b *Board) Plan(l Layer, changes []Entry, whole bool, now time.Time) (touch
 	return NewSet(touches), n, func() {
 		b.layers[l] = next
 		b.set.Store(set)
-		if changed := b.changed.Swap(nil); changed != nil {
-			close(*changed)
-		}
+		b.Wake()
 	}
 }
 
@@ -127,3 +159,10 @@ func (b *Board) SetClock(store, here time.Time) { b.ahead.Store(int64(store.Sub(
 
 // Now returns the time by which overrides end, when the clock of this process shows here.
 func (b *Board) Now(here time.Time) time.Time { return here.Add(time.Duration(b.ahead.Load())) }
+
+// Wake closes the channel that Changed returns, as a change does.
+func (b *Board) Wake() {
+	if changed := b.changed.Swap(nil); changed != nil {
+		close(*changed)
+	}
+}

@@ -31,10 +31,10 @@ func (e Effect) rank() int { return slices.Index([]Effect{Block, Exempt, Rate}, 
 
 // An Override has the fields of Override in the root package.
 type Override struct {
-	Client string   // the client that it is for; empty if it is for addresses
-	IP     string   // an address or a prefix; empty if it is for a client
-	Rules  []string // the names of the rules that it is for; none: all rules
-	Effect Effect
+	Client string        // the client that it is for; empty if it is for addresses
+	IP     string        // an address or a prefix; empty if it is for a client
+	Rules  []string      // the names of the rules that it is for; none: all rules
+	Effect Effect        // what it does
 	Rate   ratetext.Rate // for the effect Rate
 	Until  time.Time     // when it ends; zero if it does not
 	Note   string        // a text for people
@@ -44,7 +44,25 @@ type Override struct {
 type Entry struct {
 	Override
 	prefix netip.Prefix // IP in parsed form; invalid if it is for a client
+	lifts  bool         // whether it lifts the override with the same Rules and the same Effect, see Lifting
 }
+
+// Lifting returns an Entry that, if it is set, lifts the override that e would replace.
+func (e Entry) Lifting() Entry {
+	e.lifts = true
+	return e
+}
+
+// RateOf returns the rate of e, or the zero Rate if e is nil.
+func (e *Entry) RateOf() ratetext.Rate {
+	if e == nil {
+		return ratetext.Rate{}
+	}
+	return e.Rate
+}
+
+// stays reports whether e, once it was set, is an override itself.
+func (e *Entry) stays() bool { return e.Effect != Lift && !e.lifts }
 
 // NewEntry returns the Entry of o, whose IP must be valid or empty.
 func NewEntry(o Override) Entry {
@@ -60,6 +78,18 @@ func NewEntry(o Override) Entry {
 	slices.Sort(e.Rules)
 	e.Rules = slices.Compact(e.Rules)
 	return e
+}
+
+// Contains reports whether e is for the address addr.
+func (e *Entry) Contains(addr netip.Addr) bool { return e.prefix.Contains(addr) }
+
+// IsAddress reports whether e is for a single address.
+func (e *Entry) IsAddress() bool { return e.prefix.IsSingleIP() }
+
+// AddrOf returns the address in ip, or the first one of the prefix in ip.
+func AddrOf(ip string) (addr netip.Addr, ok bool) {
+	addr, _, ok = parse(ip)
+	return addr, ok
 }
 
 // whom returns a text that is the same for all overrides of one client or prefix.
