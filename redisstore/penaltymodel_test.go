@@ -27,9 +27,6 @@ func (c *convict) rest(now time.Time) time.Duration { return max(c.until.Sub(now
 
 // strike counts a denial of c, which is not blocked.
 func (c *convict) strike(p ratelimit.Penalty, now time.Time) {
-	if c.count > 0 && now.Before(c.start) {
-		now = c.start
-	}
 	if c.count == 0 || !now.Before(c.start.Add(p.Within)) {
 		c.start, c.count = now, 0
 	}
@@ -39,6 +36,9 @@ func (c *convict) strike(p ratelimit.Penalty, now time.Time) {
 	d := p.For
 	if p.Most > 0 && c.last > 0 && now.Sub(c.until) < p.Most {
 		d = min(2*c.last, p.Most)
+	}
+	if now.Before(c.start) { // the clock was set back
+		now = c.start
 	}
 	c.until, c.last, c.count = now.Add(d), d, 0
 }
