@@ -71,7 +71,8 @@ func TestOverrides(t *testing.T) {
 
 		page := blockOf("alice", "page")
 		set(t, s, page)
-		set(t, s, ratelimit.Override{Client: "alice", Rules: []string{"other"}}, ratelimit.Override{Client: "10.0.0.0/8"}, ratelimit.Override{IP: "203.0.113.0/24"})
+		set(t, s, ratelimit.Override{Client: "alice", Rules: []string{"other"}}, ratelimit.Override{Client: "10.0.0.0/8"},
+			ratelimit.Override{IP: "203.0.113.0/24"})
 		assert.Empty(t, since(t, s, second.Version).Lifted, "none has this rule, and the client and the network are others")
 		set(t, s, ratelimit.Override{IP: "10.0.0.0/8", Rules: []string{"b", "a"}}, ratelimit.Override{IP: "203.0.113.9/32"})
 		third := since(t, s, second.Version)

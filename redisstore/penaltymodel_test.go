@@ -74,12 +74,14 @@ func (m *penalModel) free(asks []ratelimit.Ask) (free []ratelimit.Ask, denied bo
 }
 
 // take decides on the asks. once is the request, or nil if it has no ID.
-func (m *penalModel) take(ctx context.Context, once *ratelimit.Attempt, asks []ratelimit.Ask) (results []ratelimit.Result, replayed bool, err error) {
+func (m *penalModel) take(
+	ctx context.Context, once *ratelimit.Attempt, asks []ratelimit.Ask,
+) (results []ratelimit.Result, replayed bool, err error) {
 	free, denied := m.free(asks)
 	if once != nil {
 		look := *once
 		look.Look = true
-		if results, replayed, err = m.rules.Once(ctx, look, free); err != nil || replayed {
+		if _, replayed, err = m.rules.Once(ctx, look, free); err != nil || replayed {
 			return m.rules.Once(ctx, *once, free)
 		}
 	}
@@ -254,7 +256,9 @@ func (r *penalRun) step(t *testing.T) {
 }
 
 // takeAs takes the asks as the request once, or as one without an ID if once is nil.
-func takeAs(ctx context.Context, s ratelimit.StoreReplayer, once *ratelimit.Attempt, asks []ratelimit.Ask) ([]ratelimit.Result, bool, error) {
+func takeAs(
+	ctx context.Context, s ratelimit.StoreReplayer, once *ratelimit.Attempt, asks []ratelimit.Ask,
+) ([]ratelimit.Result, bool, error) {
 	if once != nil {
 		return s.Once(ctx, *once, asks)
 	}
