@@ -48,7 +48,7 @@ local function encoded(a) return (a.kind.encode or a.state.encode)(a.state) end
 local asks, passes = {}, ARGV[2] % 8 < 4
 for i, key in ipairs(KEYS) do
   local a = read(i, key)
-  asks[i], passes = a, passes and (a.shadow or a.retry == 0)
+  asks[i], passes = a, passes and (a.shadow or a.retry == 0) and not (barred and barred[i])
 end
 
 local reply, size = {}, 0
