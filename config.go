@@ -17,7 +17,7 @@ import (
 // rules in configs, in their order, and the rule in defaultConfig, or nil if that is nil. Having no rule is an error.
 //
 // The map of a [Rule] has the fields algorithm and algoConfig, and may have endpoint, name, key, mode, additional,
-// tiers, warmup and onStoreError. Instead of an algoConfig, the map of the rule may have the fields of the algoConfig
+// tiers, warmup, penalty and onStoreError. Instead of an algoConfig, the map of the rule may have the fields of the algoConfig
 // itself. Names are compared without regard to case, "_" and "-". Any other field is an error, as is one given twice.
 //
 // [NewFromConfig] makes a [RateLimiter] from the same maps in one step. DecodeRules is for a caller that adds code to
@@ -165,7 +165,7 @@ func (d *decoder) read(n *confmap.Node, isDefault bool) (r Rule, identified bool
 		}
 		r.Tiers[tier] = Rate(rate)
 	})
-	r.Warmup = Warmup(d.Warmup(n, config, a))
+	r.Warmup, r.Penalty = Warmup(d.Warmup(n, config, a)), Penalty(d.Penalty(n, a))
 	policy := d.Policy(n)
 	r.OnStoreError = FailurePolicy{policy.Name, policy.Replicas}
 	return r, endpointOK && nameOK && keyOK && !n.Misspelt("endpoint", "name")
@@ -186,7 +186,7 @@ func (r Rule) MarshalJSON() ([]byte, error) {
 	return ruleconfig.Marshal(map[string]any{
 		"endpoint": r.Endpoint, "name": r.Name, "key": r.Key, "mode": r.Mode, "additional": r.Additional, "unit": r.Unit,
 		"algorithm": cmp.Or(r.Algorithm, AlgorithmTokenBucket), "algoConfig": algoConfig, "tiers": r.Tiers,
-		"warmup": ruleconfig.Warmup(r.Warmup).Config(), "onStoreError": r.OnStoreError,
+		"warmup": ruleconfig.Warmup(r.Warmup).Config(), "penalty": ruleconfig.Penalty(r.Penalty).Config(), "onStoreError": r.OnStoreError,
 	})
 }
 

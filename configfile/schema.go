@@ -83,7 +83,7 @@ func ruleSchema(algorithms []string, isDefault bool) schema {
 				return schema{"type": "string", "anyOf": []schema{{"enum": algorithms}, {"pattern": isCustom}}, "description": f.Says}
 			case ruleconfig.AlgoConfig:
 				return schema{"type": "object", "description": f.Says}
-			case ruleconfig.Tiers, ruleconfig.WarmupMap:
+			case ruleconfig.Tiers, ruleconfig.WarmupMap, ruleconfig.PenaltyMap:
 				return schema{"not": schema{}}
 			}
 			return value(f)
@@ -178,7 +178,9 @@ func object(fields []ruleconfig.Field, value func(ruleconfig.Field) schema) sche
 func has(names ...string) schema {
 	var all []string
 	for _, name := range names {
-		for _, fields := range [][]ruleconfig.Field{documentFields, ruleconfig.RuleFields, ruleconfig.RateFields, ruleconfig.WarmupFields} {
+		for _, fields := range [][]ruleconfig.Field{
+			documentFields, ruleconfig.RuleFields, ruleconfig.RateFields, ruleconfig.WarmupFields, ruleconfig.PenaltyFields,
+		} {
 			all = append(all, fieldNamed(fields, name)...)
 		}
 	}
@@ -232,6 +234,10 @@ func valueOf(f ruleconfig.Field, isDefault bool) schema {
 	case ruleconfig.WarmupMap:
 		o := object(ruleconfig.WarmupFields, func(f ruleconfig.Field) schema { return valueOf(f, false) })
 		o["allOf"] = []schema{has("from"), has("over")}
+		return o
+	case ruleconfig.PenaltyMap:
+		o := object(ruleconfig.PenaltyFields, func(f ruleconfig.Field) schema { return valueOf(f, false) })
+		o["allOf"] = []schema{has("after"), has("within"), has("for")}
 		return o
 	case ruleconfig.Tiers:
 		return schema{"type": "object", "maxProperties": ruleconfig.MaxTiers, "propertyNames": schema{"maxLength": confmap.MaxText},
