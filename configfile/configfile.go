@@ -37,6 +37,7 @@ type File struct {
 	bare        bool   // whether the document is only the list of rules
 	rules       []map[string]any
 	defaultRule map[string]any // nil if the document has no default rule
+	overrides   []ratelimit.Override
 }
 
 // Parse reads a document. The document must be one JSON value in UTF-8 of at most 4 MiB. It may nest
@@ -103,6 +104,7 @@ var documentFields = []ruleconfig.Field{
 	{Name: "$schema", Kind: ruleconfig.Text, Says: "The schema of this document, for editors."},
 	{Name: "rules", Says: "The rules, in the order in which they are asked."},
 	{Name: "default", Says: "The rule for the endpoints that no other rule matches."},
+	{Name: "overrides", Says: "Exceptions from the rules, for some clients and addresses."},
 }
 
 // The reasons for refusing parts of a document that have the wrong type.
@@ -137,6 +139,9 @@ func (f *File) take(document any) error {
 			if f.defaultRule, ok = v.(map[string]any); !ok {
 				r.Reject(n.Field("default"), confmap.Describe(v), ruleconfig.RuleForm)
 			}
+		}
+		if v, ok := n.Get("overrides"); ok {
+			f.takeOverrides(r, v)
 		}
 		rules, given = n.Get("rules")
 	}

@@ -157,6 +157,8 @@ func pathOf(field string) (path string, ok bool) {
 		return "rules" + rest, true
 	case "defaultConfig", "defaultRule", "default":
 		return "default" + rest, true
+	case "overrides":
+		return field, true
 	}
 	return "", false
 }
