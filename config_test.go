@@ -830,7 +830,9 @@ func TestPenaltyConfig(t *testing.T) {
 	require.NotContains(t, string(text), "penalty")
 
 	f := ratelimit.NewFactory()
-	require.NoError(t, f.Register("Own", func(fields, ratelimit.Env) (ratelimit.Limiter, error) { return ratelimit.NewTokenBucket(ratelimit.PerSecond(1)) }))
+	require.NoError(t, f.Register("Own", func(fields, ratelimit.Env) (ratelimit.Limiter, error) {
+		return ratelimit.NewTokenBucket(ratelimit.PerSecond(1))
+	}))
 	for _, algorithm := range []string{"TokenBucket", "Own"} {
 		_, err = f.Create(fields{"algorithm": algorithm, "algoConfig": fields{"rate": "10/m"}, "penalty": short["penalty"]})
 		require.EqualError(t, err, "ratelimit: penalty is a map: must be left out: only a rule has a penalty, see NewFromConfig")

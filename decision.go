@@ -28,12 +28,14 @@ type decision struct {
 	rules         []*activeRule    // sorted by inLockOrder: a rule with a custom limiter comes last
 	named         []*activeRule    // memory for the field rules; unused while rules is the shared list of a ruleGroup
 	exempt        []*activeRule    // rules that apply, but do not limit the request; the field rules does not list them
+	ruled         ruled            // what overrides say about the request
 	unasked       []*activeRule    // rules that do not apply: the request lacks their Unit, or is not a reservation
 	resolvedRates map[string]Rate  // rates that an earlier try got from Resolve, by rule name; nil if Resolve must be called
 	spots         []engine.Spot    // the keys in this process and their answers; used only while callers wait for one of these keys
 	waiting       waitline.Request // identifies the request, its keys, and the queue in which it waits; set by gather
 	memoryLine    keytable.Hash    // identifies the queue for the keys of all rules except the one with a custom limiter
 	dry           *dryRun          // nil unless the decision is a dry run
+	noStrike      bool             // whether a denial is no strike for a Penalty: the request waits, or others wait before it
 	held          bool             // whether Wait has charged all rules but the one with a custom limiter
 	parts         []engine.Part    // the answers of the rules, in the order of the field rules
 	origins       []origin         // what gave the answer of each rule, in the order of the field rules
@@ -107,8 +109,11 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	if d.order.Mode.Charges() && l.settings.observer != nil {
 		d.watch = l.time.StartWatch()
 	}
-	if err := d.prepare(set); err != nil {
+	if err := d.prepare(set, l.overridesNow()); err != nil {
 		return Result{}, err
+	}
+	if d.ruled.block != nil {
+		return l.denyBlocked(ctx, d)
 	}
 	return l.decide(ctx, d)
 }
@@ -160,12 +165,17 @@ func (l *RateLimiter) answered(ctx context.Context, d *decision) (res Result, er
 			d.origins[i].by, d.parts[i].Err = byReplay, nil
 		}
 	}
+	strike(d)
 	d.count()
+	l.countOverridden(d)
 	d.binding = d.answer(&res)
 	d.recordCustomGrant(&res)
 	err = d.problems()
 	if l.settings.observer != nil && d.decided() {
 		vs := verdicts{parts: d.parts, origins: d.origins, now: d.Now}
+		if d.ruled.freed > 0 {
+			vs.by = byOverride // counts only if no other rule applies
+		}
 		l.tell(ctx, &d.request, d.rules, &vs, d.binding, &res, err, d.watch.Elapsed(&l.time))
 	}
 	return res, err
@@ -193,10 +203,11 @@ func (d *decision) find(set *ruleSet) error {
 
 // prepare finds the rules that apply, calls Resolve, and fills d.parts with one element for each rule that limits the
 // request: the key, the number of units and, later, the answer.
-func (d *decision) prepare(set *ruleSet) error {
+func (d *decision) prepare(set *ruleSet, overrides overridesAt) error {
 	if err := d.find(set); err != nil {
 		return err
 	}
+	d.ruled.find(overrides, &d.request)
 	n := len(d.rules)
 	d.parts = slices.Grow(d.parts, n)[:n]
 	d.origins = slices.Grow(d.origins, n)[:n]
@@ -210,7 +221,10 @@ func (d *decision) prepare(set *ruleSet) error {
 			leaveOut(d, &d.unasked, r)
 			continue
 		}
-		rate, resolved, exempt := r.resolved(&d.request, d.resolvedRates)
+		rate, resolved, exempt := d.ruled.of(r)
+		if !resolved {
+			rate, resolved, exempt = r.resolved(&d.request, d.resolvedRates)
+		}
 		if exempt {
 			if resolved && d.dry != nil {
 				d.dry.byResolve = append(d.dry.byResolve, r)
@@ -234,6 +248,9 @@ func (d *decision) prepare(set *ruleSet) error {
 		}
 	}
 	d.rules, d.parts, d.origins = d.rules[:limiting], d.parts[:limiting], d.origins[:limiting]
+	if limiting == 0 && len(d.ruled.by) == 0 {
+		d.ruled.of(nil)
+	}
 	if limiting > 1 && d.rules[limiting-2].Limiter != nil {
 		first := slices.IndexFunc(d.rules, func(r *activeRule) bool { return r.Limiter != nil })
 		names := fmt.Sprintf("%q and %q", d.rules[first].Name, d.rules[first+1].Name)
@@ -268,6 +285,7 @@ func (d *decision) decideHere(t *engine.Timeline) {
 		parts = parts[:d.custom]
 		d.order.Revocable, d.order.Unsettled = d.order.Mode.Takes(), d.order.Mode.Takes()
 	}
+	denyPenalized(d, parts, t)
 	d.Outcome = engine.DecideAll(t, parts, &d.order, 0)
 }
 
@@ -304,8 +322,8 @@ func (d *decision) count() {
 			r.totals.add(numDegraded, 1)
 		}
 	}
-	if d.Passes {
-		for _, r := range d.exempt {
+	for _, r := range d.exempt {
+		if d.Passes && d.ruled.entry(r) == nil {
 			r.totals.add(numAllowed, 1)
 		}
 	}
@@ -324,7 +342,7 @@ func (d *decision) answer(res *Result) (binding int) {
 		}
 	}
 	if binding >= 0 && !d.Passes {
-		res.Reason = reasonOf(&d.parts[binding], d.origins[binding].by == byPolicy)
+		res.Reason = reasonOf(&d.parts[binding], &d.origins[binding])
 	}
 	return binding
 }
@@ -351,7 +369,7 @@ func (d *decision) appendEach(ctx context.Context, each []Result) []Result {
 				d.lookAtCustom(ctx)
 			}
 			res = resultOf(&d.parts[i], d.origins[i].by == byPolicy)
-			res.Reason = reasonOf(&d.parts[i], res.Degraded)
+			res.Reason = reasonOf(&d.parts[i], &d.origins[i])
 		}
 		res.Rule, res.Advised = rule(i).resultName, rule(i).Mode == ModeAdvise
 		each = append(each, res)
@@ -405,7 +423,7 @@ func (d *decision) denies() bool { return slices.ContainsFunc(d.rules, (*activeR
 
 // allResolved returns the rates that Resolve has returned, by the names of the rules.
 func (d *decision) allResolved() map[string]Rate {
-	if d.resolvedRates != nil {
+	if d.resolvedRates != nil || len(d.ruled.by) > 0 {
 		return d.resolvedRates
 	}
 	rates := make(map[string]Rate)

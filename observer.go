@@ -27,12 +27,13 @@ type Source string
 
 // The values of [Decision.Source].
 const (
-	SourceMemory  Source = "memory"  // state in this process
-	SourceStore   Source = "store"   // a [Store]
-	SourcePolicy  Source = "policy"  // a [FailurePolicy], because the store or a custom limiter has failed
-	SourceLimiter Source = "limiter" // the custom [Limiter] of a rule
-	SourceReplay  Source = "replay"  // an earlier grant with the same [Request.ID]; nothing was charged again
-	SourceNone    Source = "none"    // no rule applies, so the request is granted
+	SourceMemory   Source = "memory"   // state in this process
+	SourceStore    Source = "store"    // a [Store]
+	SourcePolicy   Source = "policy"   // a [FailurePolicy], because the store or a custom limiter has failed
+	SourceLimiter  Source = "limiter"  // the custom [Limiter] of a rule
+	SourceReplay   Source = "replay"   // an earlier grant with the same [Request.ID]; nothing was charged again
+	SourceOverride Source = "override" // an [Override] that blocks the request, or exempts it from all rules
+	SourceNone     Source = "none"     // no rule applies, so the request is granted
 )
 
 // A Decision is what an [Observer] sees of one decision. Peek, and Take with n 0, make no Decision. A call of Wait
@@ -81,17 +82,20 @@ const (
 	byPolicy
 	byLimiter
 	byReplay
+	byOverride
 )
 
 var sources = [...]Source{
 	byMemory: SourceMemory, byStore: SourceStore, byPolicy: SourcePolicy, byLimiter: SourceLimiter, byReplay: SourceReplay,
+	byOverride: SourceOverride,
 }
 
 // An origin says what answered for one rule of a request, and at which rate.
 type origin struct {
-	by       answerer    // what answered for the rule; 0 until the rule is asked
-	rate     Rate        // the rate that a store was asked to decide by, if a store decides
-	resolved engine.Rate // the rate that Rule.Resolve returned; the field Want.Rate of the engine.Part points to it
+	by        answerer    // what answered for the rule; 0 until the rule is asked
+	rate      Rate        // the rate that a store was asked to decide by, if a store decides
+	resolved  engine.Rate // the rate that Rule.Resolve returned, or of an Override; the field Want.Rate of the engine.Part points to it
+	penalized bool        // whether the key is blocked by the rule's Penalty
 }
 
 // verdicts holds the answers of all rules for one request, for the observer.
@@ -120,6 +124,9 @@ func (l *RateLimiter) tell(
 	told := Decision{Cost: max(req.Cost, 1), Source: SourceNone, Err: err, Time: l.time.Time(vs.now), Took: took}
 	if l.settings.observeRequests {
 		told.Request = *req
+	}
+	if len(rules) == 0 && vs.by == byOverride {
+		told.Source, told.Key = SourceOverride, vs.hash.Hi
 	}
 	if binding >= 0 || len(rules) == 0 {
 		told.Result = *res

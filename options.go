@@ -120,6 +120,14 @@ func WithFactory(f *Factory) Option {
 // obey that list. Other processes obey a change within a second of their next decision, and the time limit of the Store.
 func WithOverrides() Option { return func(s *settings) { s.overrides = true } }
 
+// sharesOverrides returns an error if the overrides are to be in the store, and there is none that can keep them.
+func (s *settings) sharesOverrides() error {
+	if _, ok := s.store.(StoreOverrider); ok || !s.overrides {
+		return nil
+	}
+	return &ConfigError{"store", fmt.Sprintf("%T", s.store), "must have the methods SetOverrides and OverridesSince: WithOverrides keeps overrides in it"}
+}
+
 // named returns an error if the limiter has a store but no name, and nil otherwise.
 func (s *settings) named() error {
 	if s.store != nil && s.name == "" {

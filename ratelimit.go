@@ -11,6 +11,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
+	"github.com/ratelimit-go/ratelimit/internal/override"
+	"github.com/ratelimit-go/ratelimit/internal/penalty"
 	"github.com/ratelimit-go/ratelimit/internal/replay"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
@@ -51,7 +53,9 @@ type RateLimiter struct {
 	waiters  waitline.Lines
 	retries  waitline.Retries // callers of Wait for whom a store or a custom limiter decides
 
-	changing   sync.Mutex // held while the rules change
+	overrides override.Board
+
+	changing   sync.Mutex // held while the rules or the overrides change
 	lastSerial uint64     // the serial number of the rule that was made last; guarded by the mutex changing
 }
 
@@ -85,7 +89,7 @@ func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*
 	l.remote = newStoreCaller(&l.settings, &l.time)
 	l.waiters.Init(&l.time, set.maxWaiters, &l.retries, l.rematch)
 	if err == nil {
-		err = errors.Join(set.named(), l.setRequestIDs())
+		err = errors.Join(set.named(), l.setRequestIDs(), set.sharesOverrides())
 	}
 	if err != nil {
 		return nil, errors.Join(err, checkRules(newRuleCheck(&set), rules, defaultRule))
@@ -110,6 +114,9 @@ func (l *RateLimiter) restart() {
 			if r.local != nil {
 				r.local.Restart()
 			}
+			if r.penal != nil {
+				r.penal.Pardon(func(*penalty.Whose) bool { return true })
+			}
 		}
 	})
 	l.retries.Wake()
@@ -125,7 +132,7 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 	}
 	req := Request{Client: clientID, Endpoint: endpoint}
 	group := set.match(endpoint)
-	if group.plain {
+	if group.plain && !l.overridden(&req) {
 		if done, _ := l.takePlain(context.Background(), group, &req, &res); done {
 			return
 		}
@@ -284,6 +291,9 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 	var local []*activeRule // the rule of each element of the slice keys
 	want := engine.Wanted{Tier: req.Tier}
 	for _, r := range rules {
+		if r.penal != nil {
+			r.penal.Forget(r.key.hash(req))
+		}
 		switch {
 		case r.remote != nil:
 			asks = append(asks, r.ask(req, r.Rate))
@@ -311,6 +321,7 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 	if len(asks) > 0 {
 		problems = append(problems, l.remote.reset(ctx, asks))
 	}
+	l.overrides.Wake()
 	l.retries.Wake()
 	return errors.Join(problems...)
 }
@@ -324,7 +335,7 @@ func (l *RateLimiter) plainGroup(ctx context.Context, req *Request) *ruleGroup {
 	if set == nil || len(req.Rules) > 0 || req.validate() != nil || ctx != nil && ctx.Err() != nil {
 		return nil
 	}
-	if g := set.match(req.Endpoint); g.plain {
+	if g := set.match(req.Endpoint); g.plain && !l.overridden(req) {
 		return g
 	}
 	return nil

@@ -49,7 +49,7 @@ type Result struct {
 	// Rule is the name of the rule that the other fields describe, or empty outside a [RateLimiter].
 	Rule string
 
-	// Reason says more about a denial, as one of the constants. It is empty for a grant.
+	// Reason is one of the constants, or empty: for a grant, and for a denial because the limit is reached.
 	Reason Reason
 }
 
@@ -58,15 +58,12 @@ type Reason = string
 
 // The values of [Result.Reason].
 const (
-	ReasonLimit = "" // the limit is reached
-
 	// ReasonBusy is for a rule with [AlgorithmInFlight]: other requests are running. RetryAfter is then only a bound. If
 	// another rule denies the request too, the Result is that of the other rule.
 	ReasonBusy Reason = "busy"
 
 	ReasonPenalty  Reason = "penalty"  // the key is blocked by the rule's [Penalty]; RetryAfter says for how long
 	ReasonOverride Reason = "override" // an [Override] blocks the client or address; the Result has no Rule
-	ReasonPolicy   Reason = "policy"   // the [Store] or the custom [Limiter] has failed, and the [FailurePolicy] denies
 )
 
 // RetryAfterMs returns RetryAfter in milliseconds, rounded up. ok is false, and ms 0, if the request was granted or
@@ -122,9 +119,14 @@ func resultOf(p *engine.Part, degraded bool) (res Result) {
 	return res
 }
 
-// reasonOf returns the Reason of the Result for a rule's answer p. degraded is true if a failure policy gave the answer.
-func reasonOf(p *engine.Part, degraded bool) Reason {
-	if p.Ends && !p.Granted() && !degraded {
+// reasonOf returns the Reason of the Result for a rule's answer p. o says what gave the answer.
+func reasonOf(p *engine.Part, o *origin) Reason {
+	switch {
+	case p.Granted():
+		return ""
+	case o.penalized:
+		return ReasonPenalty
+	case p.Ends && o.by != byPolicy:
 		return ReasonBusy
 	}
 	return ""

@@ -314,8 +314,8 @@ func (c *ruleCheck) addRates(r *checkedRule) {
 	}
 }
 
-// If the rule r has AlgorithmInFlight, checkHolds checks that it has no Warmup and no Penalty, that the store can give units back, and
-// that no rule with a Limiter may apply to the same request.
+// If the rule r has AlgorithmInFlight, checkHolds checks that it has no Warmup and no Penalty, that the store can give units
+// back, and that no rule with a Limiter may apply to the same request.
 func (c *ruleCheck) checkHolds(r *checkedRule) {
 	if !r.holds() {
 		return

@@ -10,6 +10,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 	"github.com/ratelimit-go/ratelimit/internal/match"
+	"github.com/ratelimit-go/ratelimit/internal/penalty"
 )
 
 // An activeRule is a rule in use: the Rule and the state that decides for it. A change of a rule makes a new
@@ -18,14 +19,15 @@ type activeRule struct {
 	Rule // with its defaults filled in
 
 	isDefault  bool
-	exempts    bool        // whether one of the Tiers is Unlimited
-	index      int32       // place in the order of the rules; math.MaxInt32 for the default rule
-	resultName string      // the value of Result.Rule: the rule's name, or empty for a limiter outside a RateLimiter
-	serial     uint64      // orders the locking of keys; a rule made later has a higher serial
-	key        keyMaker    // makes the keys that Rule.Key describes
-	keys       engine.Keys // the rule's state in this process; nil if it has a Limiter or a store
-	remote     *remoteRule // nil without a store
-	local      engine.Keys // without a store, the same as the field keys; with a store, the keys for FailLocal, or nil
+	exempts    bool           // whether one of the Tiers is Unlimited
+	index      int32          // place in the order of the rules; math.MaxInt32 for the default rule
+	resultName string         // the value of Result.Rule: the rule's name, or empty for a limiter outside a RateLimiter
+	serial     uint64         // orders the locking of keys; a rule made later has a higher serial
+	key        keyMaker       // makes the keys that Rule.Key describes
+	keys       engine.Keys    // the rule's state in this process; nil if it has a Limiter or a store
+	remote     *remoteRule    // nil without a store
+	local      engine.Keys    // without a store, the same as the field keys; with a store, the keys for FailLocal, or nil
+	penal      *penalty.Table // strikes and blocks by the Penalty, in this process; nil without a Penalty
 	totals     *totals
 }
 
@@ -211,7 +213,7 @@ func newRuleGroup(rules []*activeRule) ruleGroup {
 	single := len(g.rules) == 1 && g.rules[0].enforces()
 	for _, r := range g.rules {
 		g.counted = g.counted || r.Unit != "" || r.holds()
-		g.plain = g.plain && (r.keys != nil || single && r.remote != nil) && r.Resolve == nil && !r.exempts
+		g.plain = g.plain && (r.keys != nil || single && r.remote != nil) && r.Resolve == nil && !r.exempts && r.penal == nil
 	}
 	if g.plain && single {
 		g.only = g.rules[0]

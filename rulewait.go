@@ -52,7 +52,7 @@ func (l *RateLimiter) denyBehindRetries(ctx context.Context, d *decision) (last 
 			d.origins[i].by = answer.by
 		}
 	}
-	d.Outcome, d.uncounted = engine.Outcome{Now: now}, true
+	d.Outcome, d.uncounted, d.noStrike = engine.Outcome{Now: now}, true, true
 	return last, wait, true
 }
 
@@ -88,10 +88,10 @@ func (w *ruleWait) moves(line keytable.Hash) bool {
 	if version == w.version {
 		return false
 	}
-	w.version, w.set = version, w.limiter.set.Load()
+	w.version, w.set, w.overrides = version, w.limiter.set.Load(), w.limiter.overridesNow()
 	d, err := w.prepared()
 	defer w.drop()
-	return err != nil || d.waiting.Set != line || !d.denies() || !w.limiter.needsCall(d)
+	return err != nil || d.ruled.block != nil || d.waiting.Set != line || !d.denies() || !w.limiter.needsCall(d)
 }
 
 // ask tries once to take the units. If the caller has to wait, it returns the denial; otherwise it returns nil and sets

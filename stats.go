@@ -40,6 +40,10 @@ type RuleStats struct {
 	// the rule used its own Rate. A rule without Tiers counts none.
 	UnknownTier uint64
 
+	// Penalized counts the blocks of keys that the rule's [Penalty] has begun; with a [Store], those begun by a request to
+	// this process.
+	Penalized uint64
+
 	LiveKeys   int    // number of keys that have state in this process now
 	Evicted    uint64 // keys that were forgotten because their state was as if they had never been used
 	Overflowed uint64 // requests charged to the budget that new keys share while the table is full, see [WithMaxKeys]
@@ -76,6 +80,7 @@ const (
 	numNotAsked
 	numUnheld
 	numUnknownTier
+	numPenalized
 	numTotals
 )
 
@@ -110,6 +115,8 @@ var counters = [...]Counter{
 	numUnknownTier: {"UnknownTier", "unknown_tier_requests", "", "request",
 		"Of the requests, those with a tier that the rule does not list among its tiers, so that it used its own rate.",
 		func(s *RuleStats) *uint64 { return &s.UnknownTier }},
+	numPenalized: {"Penalized", "penalized_keys", "", "key", "Blocks of keys that the rule's penalty has begun.",
+		func(s *RuleStats) *uint64 { return &s.Penalized }},
 	{"Evicted", "evicted_keys", "", "key", "Keys that were forgotten because they were as if never used.",
 		func(s *RuleStats) *uint64 { return &s.Evicted }},
 	{"Overflowed", "overflowed_requests", "", "request",

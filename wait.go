@@ -104,7 +104,7 @@ func (l *RateLimiter) wait(ctx context.Context, req *Request, r *Reservation, te
 	w := ruleWait{limiter: l, ctx: orBackground(ctx), req: req, reserves: r, term: term}
 	for {
 		w.version = l.waiters.Version() // read before the rules, so that a change in between is noticed
-		if w.set = l.set.Load(); w.set == nil || req.validate() != nil || w.ctx.Err() != nil || l.takesID(req, true) != nil {
+		if w.set, w.overrides = l.set.Load(), l.overridesNow(); w.set == nil || req.validate() != nil || w.ctx.Err() != nil || l.takesID(req, true) != nil {
 			return l.check(w.ctx, req, engine.ModeTake)
 		}
 		if res, err := w.wait(); !errors.Is(err, waitline.ErrChanged) {
@@ -119,6 +119,7 @@ type ruleWait struct {
 	ctx           context.Context
 	req           *Request
 	set           *ruleSet
+	overrides     overridesAt
 	version       uint64          // the number that Lines.Version returned just before the field named set was loaded
 	resolvedRates map[string]Rate // rates that Rule.Resolve returned, by the rule's name; nil until it is called
 	exempt        bool            // whether a rule applies, but does not limit the request
@@ -148,7 +149,7 @@ func (w *ruleWait) prepared() (*decision, error) {
 	if w.limiter.settings.observer != nil {
 		d.watch = w.limiter.time.StartWatch()
 	}
-	err := d.prepare(w.set)
+	err := d.prepare(w.set, w.overrides)
 	if err == nil {
 		w.resolvedRates, w.exempt = d.allResolved(), len(d.exempt) > 0
 		d.gather()
@@ -159,7 +160,7 @@ func (w *ruleWait) prepared() (*decision, error) {
 // newDecision returns a decision on w.req, which has no rules yet.
 func (w *ruleWait) newDecision() *decision {
 	d := newDecision(w.req, engine.ModeTake)
-	d.term, d.order.Revocable = w.term, w.term > 0
+	d.term, d.order.Revocable, d.noStrike = w.term, w.term > 0, true
 	return d
 }
 
@@ -179,6 +180,10 @@ func (w *ruleWait) wait() (Result, error) {
 	switch {
 	case err != nil:
 		return Result{}, err
+	case d.ruled.block != nil:
+		return w.waitBarred(d.ruled.rest(), func() (Result, error) { return l.denyBlocked(w.ctx, d) })
+	case penaltyRest(d, &l.time) > 0:
+		return w.waitBarred(penaltyRest(d, &l.time), func() (Result, error) { return l.decide(w.ctx, d) })
 	case !d.denies():
 		res, err := l.decide(w.ctx, d)
 		w.keep(d, res)
@@ -260,7 +265,7 @@ func (w *ruleWait) hold(res Result, at instant, problems error) (Result, error) 
 // rematch finds the rules for a waiting request again, because the rules have changed.
 func (l *RateLimiter) rematch(in *waitline.Waiter) {
 	w := in.Owner.(*ruleWait)
-	w.set = l.set.Load()
+	w.set, w.overrides = l.set.Load(), l.overridesNow()
 	d := w.d
 	if d == nil {
 		d = w.newDecision()
@@ -270,7 +275,11 @@ func (l *RateLimiter) rematch(in *waitline.Waiter) {
 	clear(d.parts)
 	clear(d.origins)
 	d.named, d.exempt, d.parts, d.origins = d.named[:0], d.exempt[:0], d.parts[:0], d.origins[:0]
-	if in.Spots, in.Refused = nil, d.prepare(w.set); in.Refused != nil {
+	if in.Spots, in.Refused = nil, d.prepare(w.set, w.overrides); in.Refused != nil {
+		return
+	}
+	if d.ruled.block != nil { // the caller waits outside the line until the block ends
+		in.Refused = waitline.ErrChanged
 		return
 	}
 	line := d.waiting.Set
@@ -309,7 +318,7 @@ func (l *RateLimiter) denyBehindWaiters(d *decision) bool {
 		return true
 	}
 	waitline.Learn(d.parts, d.spots)
-	d.Outcome, d.uncounted = engine.Outcome{Now: now}, record != nil
+	d.Outcome, d.uncounted, d.noStrike = engine.Outcome{Now: now}, record != nil, true
 	return true
 }
 

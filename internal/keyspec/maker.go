@@ -65,15 +65,18 @@ func MakerOf(text string) Maker {
 	return Maker{anyParts, parts}
 }
 
-// OfClient reports whether each key belongs to one client, so that no two clients share a key.
-func (m *Maker) OfClient() bool {
+// Has reports whether a part of this kind is in each key.
+func (m *Maker) Has(kind Kind) bool {
 	for _, part := range m.parts {
-		if part.Kind == User {
+		if part.Kind == kind {
 			return true
 		}
 	}
 	return false
 }
+
+// OfClient reports whether each key belongs to one client, so that no two clients share a key.
+func (m *Maker) OfClient() bool { return m.Has(User) }
 
 // SharedKey is the hash of the single key that all requests share if the key type is "global".
 var SharedKey = keytable.Hash{Hi: 1}

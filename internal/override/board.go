@@ -28,12 +28,40 @@ const (
 // at a time may call Plan, or the function that Plan returns.
 type Board struct {
 	Blocked, Exempted, Rated atomic.Uint64 // requests that an override has changed, by its effect
+	Barred                   atomic.Int64  // callers of Wait that wait for the end of a block
 
 	set     atomic.Pointer[Set]
 	layers  [numLayers]map[string][]Entry // the overrides by Entry.whom
 	ahead   atomic.Int64                  // how far the clock of the store is ahead of the clock of this process, in nanoseconds
 	changed atomic.Pointer[chan struct{}] // closed with the next change; nil if nobody waits for it
+
+	version Version      // of the layer Shared
+	read    atomic.Int64 // when the list in the store was last read, as the function due counts time; 0 if it was not
+	reading atomic.Bool
 }
+
+// A Version is the version of a list of overrides in a store.
+type Version struct{ List, Number uint64 }
+
+// Version returns the version of the layer Shared. Only one goroutine at a time may call Version or SetVersion.
+func (b *Board) Version() Version { return b.version }
+
+// SetVersion says which version the layer Shared has now.
+func (b *Board) SetVersion(v Version) { b.version = v }
+
+// BeginRead reports whether the list in the store must be read again, because it was last read more than a second before
+// the instant now. If so, the caller calls EndRead afterwards; until then, BeginRead returns false.
+func (b *Board) BeginRead(now int64) bool {
+	last := b.read.Load()
+	if last != 0 && now-last <= int64(time.Second) || !b.reading.CompareAndSwap(false, true) {
+		return false
+	}
+	b.read.Store(now)
+	return true
+}
+
+// EndRead ends what BeginRead has begun.
+func (b *Board) EndRead() { b.reading.Store(false) }
 
 // Set returns the overrides of all layers, or nil if there are none.
 func (b *Board) Set() *Set { return b.set.Load() }
@@ -82,7 +110,7 @@ func (b *Board) Plan(l Layer, changes []Entry, whole bool, now time.Time) (touch
 			}
 			return replaced
 		})
-		if c.Effect != Lift {
+		if c.stays() {
 			kept, touches = append(kept, c), append(touches, c)
 		}
 		if next[whom] = kept; len(kept) == 0 {
@@ -105,9 +133,7 @@ func (b *Board) Plan(l Layer, changes []Entry, whole bool, now time.Time) (touch
 	return NewSet(touches), n, func() {
 		b.layers[l] = next
 		b.set.Store(set)
-		if changed := b.changed.Swap(nil); changed != nil {
-			close(*changed)
-		}
+		b.Wake()
 	}
 }
 
@@ -127,3 +153,10 @@ func (b *Board) SetClock(store, here time.Time) { b.ahead.Store(int64(store.Sub(
 
 // Now returns the time by which overrides end, when the clock of this process shows here.
 func (b *Board) Now(here time.Time) time.Time { return here.Add(time.Duration(b.ahead.Load())) }
+
+// Wake closes the channel that Changed returns, as a change does.
+func (b *Board) Wake() {
+	if changed := b.changed.Swap(nil); changed != nil {
+		close(*changed)
+	}
+}

@@ -44,7 +44,17 @@ type Override struct {
 type Entry struct {
 	Override
 	prefix netip.Prefix // IP in parsed form; invalid if it is for a client
+	lifts  bool         // whether it lifts the override with the same Rules and the same Effect, see Lifting
 }
+
+// Lifting returns an Entry that, if it is set, lifts the override that e would replace.
+func (e Entry) Lifting() Entry {
+	e.lifts = true
+	return e
+}
+
+// stays reports whether e, once it was set, is an override itself.
+func (e *Entry) stays() bool { return e.Effect != Lift && !e.lifts }
 
 // NewEntry returns the Entry of o, whose IP must be valid or empty.
 func NewEntry(o Override) Entry {
@@ -60,6 +70,18 @@ func NewEntry(o Override) Entry {
 	slices.Sort(e.Rules)
 	e.Rules = slices.Compact(e.Rules)
 	return e
+}
+
+// Contains reports whether e is for the address addr.
+func (e *Entry) Contains(addr netip.Addr) bool { return e.prefix.Contains(addr) }
+
+// IsAddress reports whether e is for a single address.
+func (e *Entry) IsAddress() bool { return e.prefix.IsSingleIP() }
+
+// AddrOf returns the address in ip, or the first one of the prefix in ip.
+func AddrOf(ip string) (addr netip.Addr, ok bool) {
+	addr, _, ok = parse(ip)
+	return addr, ok
 }
 
 // whom returns a text that is the same for all overrides of one client or prefix.

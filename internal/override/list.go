@@ -1,0 +1,112 @@
+package override
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// A List is the list of overrides of one limiter in a store in memory. It also knows what was lifted, so that a reader can
+// ask for what has changed. It is not safe for concurrent use.
+type List struct {
+	version Version
+	items   map[string][]item // by Entry.whom
+	dropped uint64            // readers of an older version than this one must read the whole list
+}
+
+// An item is an override, or a note that it was lifted.
+type item struct {
+	Entry
+	number uint64 // the version that brought it
+	lifted bool
+}
+
+// NewList returns an empty List.
+func NewList() *List { return &List{version: Version{List: max(rand.Uint64(), 1)}} }
+
+// Edit sets or lifts the given overrides at the time now. If the List would then have more than MaxShared, it stays as it
+// is, and the result n is how many it would have had.
+func (l *List) Edit(changes []Entry, now time.Time) (n int, ok bool) {
+	next := List{l.version, make(map[string][]item, len(l.items)), l.dropped}
+	next.version.Number++
+	for whom, items := range l.items {
+		items = slices.Clone(items)
+		for i := range items {
+			if x := &items[i]; !x.lifted && x.Ended(now) {
+				x.lifted, x.number = true, next.version.Number
+			}
+		}
+		next.items[whom] = items
+	}
+	for _, c := range changes {
+		items := next.items[c.whom()]
+		for i := range items {
+			if x := &items[i]; !x.lifted && c.replaces(&x.Entry) {
+				x.lifted, x.number = true, next.version.Number
+			}
+		}
+		if c.stays() {
+			same := func(x item) bool { return c.Effect == x.Effect && slices.Equal(c.Rules, x.Rules) }
+			items = append(slices.DeleteFunc(items, same), item{c, next.version.Number, false})
+		}
+		next.items[c.whom()] = items
+	}
+	if n = next.forget(); n > MaxShared {
+		return n, false
+	}
+	*l = next
+	return n, true
+}
+
+// forget forgets the oldest notes about what was lifted, if there are more than MaxShared of them. Who has not read them yet
+// reads the whole list. It returns the number of overrides.
+func (l *List) forget() (n int) {
+	var lifted []uint64
+	for _, items := range l.items {
+		for _, x := range items {
+			if x.lifted {
+				lifted = append(lifted, x.number)
+			} else {
+				n++
+			}
+		}
+	}
+	if len(lifted) <= MaxShared {
+		return n
+	}
+	slices.Sort(lifted)
+	l.dropped = lifted[len(lifted)-MaxShared/2]
+	for whom, items := range l.items {
+		items = slices.DeleteFunc(items, func(x item) bool { return x.lifted && x.number <= l.dropped })
+		if l.items[whom] = items; len(items) == 0 {
+			delete(l.items, whom)
+		}
+	}
+	return n
+}
+
+// Since returns what has changed since the given version: what was set and what was lifted. If whole is true, set is the
+// whole list.
+func (l *List) Since(v Version) (now Version, set, lifted []Entry, whole bool) {
+	if whole = v.List != l.version.List || v.Number < l.dropped; whole {
+		v.Number = 0
+	}
+	var items []item
+	for _, all := range l.items {
+		for _, x := range all {
+			if x.number > v.Number && !(whole && x.lifted) {
+				items = append(items, x)
+			}
+		}
+	}
+	slices.SortFunc(items, func(a, b item) int { return cmp.Compare(a.number, b.number) })
+	for _, x := range items {
+		if x.lifted {
+			lifted = append(lifted, x.Entry)
+		} else {
+			set = append(set, x.Entry)
+		}
+	}
+	return l.version, set, lifted, whole
+}

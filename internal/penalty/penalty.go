@@ -1,0 +1,200 @@
+// Package penalty counts the denials of keys, and blocks a key that was denied too often.
+package penalty
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// A Rule says when a key is blocked, and for how long. Its fields are those of Penalty in the root package.
+type Rule struct {
+	After       int
+	Within, For time.Duration
+	Most        time.Duration
+}
+
+// Whose says whose key is blocked, so that all keys of a client or address can be pardoned.
+type Whose struct {
+	Client keytable.Hash // a hash of the client; zero if the key is not one of a single client
+	IP     netip.Addr    // the address, or the first one of a prefix; invalid if the key is not one of a single address
+}
+
+// A state is what is known about the denials of one key. The zero state is that of a key that was never denied.
+type state struct {
+	start keytable.Instant // when the first strike was made that counts; not used while count is 0
+	until keytable.Instant // when the last block ended or will end; 0 if there was none
+	last  time.Duration    // how long that block was
+	count int              // the strikes that count
+	whose Whose
+}
+
+// blocked reports whether the block of s still runs at the instant now.
+func (s *state) blocked(now keytable.Instant) bool { return now < s.until }
+
+// idle reports whether s is as the zero state from the instant now on.
+func (s *state) idle(r *Rule, now keytable.Instant) bool {
+	strikes := s.count > 0 && now < s.start.Add(r.Within)
+	return !s.blocked(now) && !strikes && (s.until == 0 || r.Most == 0 || now >= s.until.Add(r.Most))
+}
+
+// strike counts a denial at the instant now. begun says whether it has begun a block.
+func (s *state) strike(r *Rule, now keytable.Instant) (begun bool) {
+	if s.count == 0 || now >= s.start.Add(r.Within) {
+		s.start, s.count = now, 0
+	}
+	if s.count++; s.count < r.After {
+		return false
+	}
+	d := r.For
+	if s.until != 0 && r.Most != 0 && max(now, s.until).Since(s.until) < uint64(r.Most) {
+		d = min(2*s.last, r.Most)
+	}
+	s.until, s.last, s.count = max(now, s.start).Add(d), d, 0
+	return true
+}
+
+// maxShards is the number of parts of a Table, each with a lock of its own. A small Table has only one.
+const maxShards = 64
+
+// A Table has the states of all keys of a rule. It is safe for concurrent use by multiple goroutines.
+type Table struct {
+	rule   atomic.Pointer[Rule]
+	most   int64        // the largest number of states
+	len    atomic.Int64 // the number of states
+	shards []shard
+}
+
+// A shard is a part of a Table.
+type shard struct {
+	mu     sync.Mutex
+	states map[keytable.Hash]*state
+	_      [48]byte // so that two shards do not share a cache line
+}
+
+// New returns a Table for at most n keys.
+func New(r Rule, n int) *Table {
+	t := &Table{most: int64(n), shards: make([]shard, 1)}
+	if n >= 16*maxShards {
+		t.shards = make([]shard, maxShards)
+	}
+	for i := range t.shards {
+		t.shards[i].states = make(map[keytable.Hash]*state)
+	}
+	t.rule.Store(&r)
+	return t
+}
+
+// SetRule makes r apply from now on. Blocks that have begun stay as they are.
+func (t *Table) SetRule(r Rule) { t.rule.Store(&r) }
+
+// shard returns the part that has the key with this hash, and locks it.
+func (t *Table) shard(h keytable.Hash) *shard {
+	s := &t.shards[h.Lo%uint64(len(t.shards))]
+	s.mu.Lock()
+	return s
+}
+
+// Rest returns how long the key with this hash is still blocked at the instant now, or 0 if it is not.
+func (t *Table) Rest(h keytable.Hash, now keytable.Instant) time.Duration {
+	if t.len.Load() == 0 {
+		return 0
+	}
+	sh := t.shard(h)
+	defer sh.mu.Unlock()
+	if s := sh.states[h]; s != nil && s.blocked(now) {
+		return now.Until(s.until)
+	}
+	return 0
+}
+
+// Strike counts a denial of the key with this hash at the instant now, unless the key is blocked. It returns how long the
+// key is blocked from now, or 0, and whether this denial has begun the block. If the Table is full of keys that are
+// blocked, a denial of another key is not counted.
+func (t *Table) Strike(h keytable.Hash, whose Whose, now keytable.Instant) (rest time.Duration, begun bool) {
+	r := t.rule.Load()
+	sh := t.shard(h)
+	defer sh.mu.Unlock()
+	s := sh.states[h]
+	switch {
+	case s != nil && s.blocked(now):
+		return now.Until(s.until), false
+	case s == nil:
+		if s = t.add(sh, h, now); s == nil {
+			return 0, false
+		}
+		s.whose = whose
+	}
+	if begun = s.strike(r, now); begun {
+		return now.Until(s.until), true
+	}
+	return 0, false
+}
+
+// Block notes that a store blocks the key with this hash until the instant until.
+func (t *Table) Block(h keytable.Hash, whose Whose, until, now keytable.Instant) {
+	sh := t.shard(h)
+	defer sh.mu.Unlock()
+	s := sh.states[h]
+	if s == nil {
+		if s = t.add(sh, h, now); s == nil {
+			return
+		}
+		s.whose = whose
+	}
+	s.until, s.last, s.count = until, now.Until(max(until, now)), 0
+}
+
+// add adds a state for the key with this hash to sh. It forgets states that are idle and, if the Table is full, one that
+// is not a running block. If there is none, the result is nil.
+func (t *Table) add(sh *shard, h keytable.Hash, now keytable.Instant) *state {
+	const looks = 8 // so that a call is fast however many keys there are
+	r, full, seen := t.rule.Load(), t.len.Load() >= t.most, 0
+	for other, s := range sh.states {
+		if s.idle(r, now) || full && !s.blocked(now) {
+			delete(sh.states, other)
+			full = t.len.Add(-1) >= t.most
+		}
+		if seen++; seen == looks {
+			break
+		}
+	}
+	if full {
+		return nil
+	}
+	t.len.Add(1)
+	s := new(state)
+	sh.states[h] = s
+	return s
+}
+
+// Forget forgets the strikes and the block of the key with this hash.
+func (t *Table) Forget(h keytable.Hash) {
+	sh := t.shard(h)
+	defer sh.mu.Unlock()
+	if sh.states[h] != nil {
+		delete(sh.states, h)
+		t.len.Add(-1)
+	}
+}
+
+// Pardon forgets the strikes and the blocks of all keys for which the function of returns true.
+func (t *Table) Pardon(of func(w *Whose) bool) {
+	for i := range t.shards {
+		sh := &t.shards[i]
+		sh.mu.Lock()
+		for h, s := range sh.states {
+			if of(&s.whose) {
+				delete(sh.states, h)
+				t.len.Add(-1)
+			}
+		}
+		sh.mu.Unlock()
+	}
+}
+
+// Len returns how many keys have strikes, a block or the memory of one. Some of them may be as if never denied.
+func (t *Table) Len() int { return int(t.len.Load()) }
