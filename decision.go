@@ -12,6 +12,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/override"
 	"github.com/ratelimit-go/ratelimit/internal/replay"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
@@ -28,7 +29,7 @@ type decision struct {
 	rules         []*activeRule    // sorted by inLockOrder: a rule with a custom limiter comes last
 	named         []*activeRule    // memory for the field rules; unused while rules is the shared list of a ruleGroup
 	exempt        []*activeRule    // rules that apply, but do not limit the request; the field rules does not list them
-	ruled         ruled            // what overrides say about the request
+	ruled         override.Ruling  // what overrides say about the request
 	unasked       []*activeRule    // rules that do not apply: the request lacks their Unit, or is not a reservation
 	resolvedRates map[string]Rate  // rates that an earlier try got from Resolve, by rule name; nil if Resolve must be called
 	spots         []engine.Spot    // the keys in this process and their answers; used only while callers wait for one of these keys
@@ -57,12 +58,6 @@ type decision struct {
 	sorted []int // memory for the indexes that appendEach sorts
 }
 
-// A dryRun holds what [RateLimiter.Explain] needs to know besides the answers.
-type dryRun struct {
-	byResolve []*activeRule // rules that do not limit the request because of Resolve
-	byZero    bool          // true if the store does not accept Ask.Look, so that it is asked for 0 units instead
-}
-
 var decisionPool = sync.Pool{New: func() any { return new(decision) }}
 
 // newDecision returns a decision from the pool, for the request req.
@@ -83,7 +78,7 @@ func (d *decision) free() {
 	clear(d.origins)
 	*d = decision{
 		named: d.named[:0], exempt: d.exempt[:0], unasked: d.unasked[:0], spots: d.spots[:0], parts: d.parts[:0], origins: d.origins[:0],
-		sorted: d.sorted[:0], waiting: waitline.Request{Keys: d.waiting.Keys[:0]},
+		sorted: d.sorted[:0], ruled: d.ruled.Cleared(), waiting: waitline.Request{Keys: d.waiting.Keys[:0]},
 	}
 	decisionPool.Put(d)
 }
@@ -112,7 +107,7 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	if err := d.prepare(set, l.overridesNow()); err != nil {
 		return Result{}, err
 	}
-	if d.ruled.block != nil {
+	if d.ruled.Block != nil {
 		return l.denyBlocked(ctx, d)
 	}
 	return l.decide(ctx, d)
@@ -172,10 +167,7 @@ func (l *RateLimiter) answered(ctx context.Context, d *decision) (res Result, er
 	d.recordCustomGrant(&res)
 	err = d.problems()
 	if l.settings.observer != nil && d.decided() {
-		vs := verdicts{parts: d.parts, origins: d.origins, now: d.Now}
-		if d.ruled.freed > 0 {
-			vs.by = byOverride // counts only if no other rule applies
-		}
+		vs := verdicts{parts: d.parts, origins: d.origins, now: d.Now, freed: d.ruled.Freed > 0}
 		l.tell(ctx, &d.request, d.rules, &vs, d.binding, &res, err, d.watch.Elapsed(&l.time))
 	}
 	return res, err
@@ -203,11 +195,11 @@ func (d *decision) find(set *ruleSet) error {
 
 // prepare finds the rules that apply, calls Resolve, and fills d.parts with one element for each rule that limits the
 // request: the key, the number of units and, later, the answer.
-func (d *decision) prepare(set *ruleSet, overrides overridesAt) error {
+func (d *decision) prepare(set *ruleSet, overrides override.At) error {
 	if err := d.find(set); err != nil {
 		return err
 	}
-	d.ruled.find(overrides, &d.request)
+	d.ruled.Begin(overrides, d.request.Client, d.request.IP)
 	n := len(d.rules)
 	d.parts = slices.Grow(d.parts, n)[:n]
 	d.origins = slices.Grow(d.origins, n)[:n]
@@ -221,7 +213,7 @@ func (d *decision) prepare(set *ruleSet, overrides overridesAt) error {
 			leaveOut(d, &d.unasked, r)
 			continue
 		}
-		rate, resolved, exempt := d.ruled.of(r)
+		rate, resolved, exempt := ruledBy(&d.ruled, r)
 		if !resolved {
 			rate, resolved, exempt = r.resolved(&d.request, d.resolvedRates)
 		}
@@ -248,8 +240,8 @@ func (d *decision) prepare(set *ruleSet, overrides overridesAt) error {
 		}
 	}
 	d.rules, d.parts, d.origins = d.rules[:limiting], d.parts[:limiting], d.origins[:limiting]
-	if limiting == 0 && len(d.ruled.by) == 0 {
-		d.ruled.of(nil)
+	if limiting == 0 {
+		d.ruled.None()
 	}
 	if limiting > 1 && d.rules[limiting-2].Limiter != nil {
 		first := slices.IndexFunc(d.rules, func(r *activeRule) bool { return r.Limiter != nil })
@@ -323,7 +315,7 @@ func (d *decision) count() {
 		}
 	}
 	for _, r := range d.exempt {
-		if d.Passes && d.ruled.entry(r) == nil {
+		if d.Passes && d.ruled.Of(r.Name) == nil {
 			r.totals.add(numAllowed, 1)
 		}
 	}
@@ -423,7 +415,7 @@ func (d *decision) denies() bool { return slices.ContainsFunc(d.rules, (*activeR
 
 // allResolved returns the rates that Resolve has returned, by the names of the rules.
 func (d *decision) allResolved() map[string]Rate {
-	if d.resolvedRates != nil || len(d.ruled.by) > 0 {
+	if d.resolvedRates != nil || d.ruled.Decides() {
 		return d.resolvedRates
 	}
 	rates := make(map[string]Rate)

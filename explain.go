@@ -33,6 +33,9 @@ type Explanation struct {
 	// Result is what Check would return.
 	Result Result
 
+	// Override is the block that denies the request, or nil. No rule is asked then, so Rules is empty.
+	Override *Override
+
 	// Rules are the rules that apply, in the order in which the limiter has them, the default rule last.
 	Rules []RuleExplanation
 }
@@ -58,7 +61,7 @@ type RuleExplanation struct {
 	Rate Rate
 
 	// RateFrom says where Rate comes from: "rule" for [Rule.Rate], "tier" for [Rule.Tiers], "resolve" for
-	// [Rule.Resolve], or "limiter" for a custom Limiter, which has its own rate.
+	// [Rule.Resolve], "override" for an [Override], or "limiter" for a custom Limiter, which has its own rate.
 	RateFrom RateFrom
 
 	Unit string // [Rule.Unit]
@@ -71,6 +74,10 @@ type RuleExplanation struct {
 	// "unasked" if the rule was not asked because other callers wait; "uncounted" if the request does not have the
 	// rule's Unit; or "unheld" for a rule with [AlgorithmInFlight], because Check decides without such rules.
 	AnsweredBy AnsweredBy
+
+	// Override is the exemption or the rate that decides for this rule, or nil. If it has no effect, because its Rate does not
+	// fit the rule any more, RateFrom is not "override".
+	Override *Override
 
 	Receipts int  // how many charges of the key can still be given back, in this process
 	Held     Held // what the key has in flight in this process, by a rule with [AlgorithmInFlight]
@@ -98,6 +105,12 @@ type RateFrom string
 // An AnsweredBy says what has answered for a rule; [RuleExplanation.AnsweredBy] lists the values.
 type AnsweredBy string
 
+// A dryRun holds what [RateLimiter.Explain] needs to know besides the answers.
+type dryRun struct {
+	byResolve []*activeRule // rules that do not limit the request because of Resolve
+	byZero    bool          // true if the store does not accept Ask.Look, so that it is asked for 0 units instead
+}
+
 // Explain returns what [RateLimiter.Check] would return for req now, and why. It takes nothing and changes nothing: the
 // [Observer] does not see it, and [RuleStats] do not count it. It decides as Check does, by all rules at one instant,
 // on copies of the states. If callers wait for a key, Explain answers as if they had been served, as Check does.
@@ -116,8 +129,11 @@ func (l *RateLimiter) Explain(ctx context.Context, req Request) (Explanation, er
 	if err != nil && res == (Result{}) {
 		return Explanation{}, err
 	}
-	e := Explanation{Request: req, Recorded: d.Replayed, Result: res, Match: "none"}
+	e := Explanation{Request: req, Recorded: d.Replayed, Result: res, Match: "none", Override: overrideOf(d.ruled.Block)}
 	rules := slices.Concat(d.rules, d.exempt, d.unasked)
+	if e.Override != nil {
+		rules = nil
+	}
 	order := make([]int, len(rules))
 	for i := range order {
 		order[i] = i
@@ -156,11 +172,12 @@ func (e *Explanation) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &in); err != nil {
 		return fmt.Errorf("ratelimit: not an explanation: %w", err)
 	}
-	*e = Explanation{Request: Request(in.Request), Match: in.Match, Pattern: in.Pattern, Recorded: in.Recorded, Result: Result(in.Result)}
+	*e = Explanation{Request: Request(in.Request), Match: in.Match, Pattern: in.Pattern, Recorded: in.Recorded,
+		Result: Result(in.Result), Override: overrideIn(in.Override)}
 	for _, r := range in.Rules {
 		e.Rules = append(e.Rules, RuleExplanation{
 			r.Name, r.Match, r.Pattern, KeyType(r.KeyType), r.Key, Algorithm(r.Algorithm), Mode(r.Mode),
-			Rate(r.Rate), RateFrom(r.RateFrom), r.Unit, r.Cost, AnsweredBy(r.AnsweredBy), r.Receipts, Held(r.Held), Result(r.Result), r.MaxIn, r.Err,
+			Rate(r.Rate), RateFrom(r.RateFrom), r.Unit, r.Cost, AnsweredBy(r.AnsweredBy), overrideIn(r.Override), r.Receipts, Held(r.Held), Result(r.Result), r.MaxIn, r.Err,
 		})
 	}
 	return nil
@@ -170,6 +187,7 @@ func (e *Explanation) UnmarshalJSON(data []byte) error {
 func (e *Explanation) text() explained.Explanation {
 	out := explained.Explanation{
 		Request: explained.Request(e.Request), Match: e.Match, Pattern: e.Pattern, Recorded: e.Recorded, Result: explained.Result(e.Result),
+		Override: e.Override.out(),
 	}
 	for _, r := range e.Rules {
 		out.Rules = append(out.Rules, explained.Rule{
@@ -177,6 +195,7 @@ func (e *Explanation) text() explained.Explanation {
 			Algorithm: string(r.Algorithm), Mode: string(r.Mode), Rate: ratetext.Rate(r.Rate),
 			RateFrom: string(r.RateFrom), Unit: r.Unit, Cost: r.Cost, AnsweredBy: string(r.AnsweredBy),
 			Receipts: r.Receipts, Held: explained.Held(r.Held), Result: explained.Result(r.Result), MaxIn: r.MaxIn, Err: r.Err,
+			Override: r.Override.out(),
 		})
 	}
 	return out
@@ -192,6 +211,9 @@ func explainRule(ctx context.Context, d *decision, r *activeRule, i int) RuleExp
 		x.Rate, x.RateFrom, x.AnsweredBy, x.Result = unlimitedRate, "tier", "unlimited", unlimited
 		if slices.Contains(d.dry.byResolve, r) {
 			x.RateFrom = "resolve"
+		}
+		if x.Override = overrideOf(d.ruled.Of(r.Name)); x.Override != nil {
+			x.RateFrom = "override"
 		}
 		if x.Result.Rule = r.Name; i >= len(d.rules)+len(d.exempt) {
 			x.Rate, x.RateFrom, x.AnsweredBy = r.Rate, "rule", "uncounted"
@@ -209,13 +231,16 @@ func explainRule(ctx context.Context, d *decision, r *activeRule, i int) RuleExp
 		d.lookAtCustom(ctx)
 	}
 	x.Result = resultOf(p, o.by == byPolicy)
-	x.Result.Rule = r.Name
+	x.Result.Rule, x.Result.Reason = r.Name, reasonOf(p, o)
 	var told Decision
 	told.setRule(r, &d.request, &verdicts{parts: d.parts, origins: d.origins}, i)
 	_, tiered := r.Tiers[d.request.Tier]
+	x.Override = overrideOf(d.ruled.About(r.Name))
 	switch x.Rate, x.RateFrom = told.Rate, "rule"; {
 	case r.Limiter != nil:
 		x.RateFrom = "limiter"
+	case p.Err == nil && d.ruled.Of(r.Name) != nil:
+		x.RateFrom = "override"
 	case p.Err != nil: // Resolve has returned a rate that r cannot use
 	case p.Want.Rate != nil:
 		x.RateFrom = "resolve"

@@ -19,9 +19,9 @@ var mayImport = map[string][]string{
 	".": {
 		"internal/backlog", "internal/breaker", "internal/confmap", "internal/costs", "internal/engine",
 		"internal/exact", "internal/explained", "internal/handclock", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/match",
-		"internal/ratetext", "internal/replay", "internal/ruleconfig", "internal/sample", "internal/waitline",
+		"internal/override", "internal/penalty", "internal/ratetext", "internal/replay", "internal/ruleconfig", "internal/sample", "internal/waitline",
 	},
-	"internal/engine":     {"internal/exact", "internal/keytable"},
+	"internal/engine":     {"internal/exact", "internal/keytable", "internal/penalty"},
 	"internal/exact":      {"internal/keytable"},
 	"internal/waitline":   {"internal/engine", "internal/keytable"},
 	"internal/replay":     {"internal/engine", "internal/keytable"},
@@ -38,7 +38,9 @@ var mayImport = map[string][]string{
 	"internal/sample":     {},
 	"internal/ratetext":   {},
 	"internal/ratefield":  {},
-	"internal/explained":  {"internal/confmap", "internal/ratetext"},
+	"internal/explained":  {"internal/confmap", "internal/override", "internal/ratetext"},
+	"internal/override":   {"internal/confmap", "internal/ratetext"},
+	"internal/penalty":    {"internal/keytable"},
 	"internal/ruleconfig": {"internal/confmap", "internal/keyspec", "internal/ratetext"},
 
 	"configfile":          {".", "internal/confmap", "internal/ruleconfig"},

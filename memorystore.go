@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"sync"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/override"
+	"github.com/ratelimit-go/ratelimit/internal/penalty"
 	"github.com/ratelimit-go/ratelimit/internal/replay"
 )
 
@@ -19,11 +23,17 @@ import (
 type MemoryStore struct {
 	book    *engine.Book // the states of all keys; nil in the zero MemoryStore
 	records *replay.Log
+
+	clock     Clock      // of the option WithClock, or nil
+	mu        sync.Mutex // held while the field overrides is used
+	overrides map[string]*override.List
 }
 
 var (
-	_ StoreSettler  = (*MemoryStore)(nil)
-	_ StoreReplayer = (*MemoryStore)(nil)
+	_ StoreSettler   = (*MemoryStore)(nil)
+	_ StoreReplayer  = (*MemoryStore)(nil)
+	_ StorePardoner  = (*MemoryStore)(nil)
+	_ StoreOverrider = (*MemoryStore)(nil)
 )
 
 // NewMemoryStore returns an empty MemoryStore. Its options are [WithClock] and [WithMaxKeys]; for any other option, it
@@ -39,12 +49,13 @@ func NewMemoryStore(opts ...Option) (*MemoryStore, error) {
 		return nil, err
 	}
 	line, records := newTimeline(set.clock), replay.New(set.maxKeys)
-	return &MemoryStore{engine.NewBook(&line, func(name string, r engine.Rate, w *engine.Warmup) (*engine.Ledger, error) {
+	book := engine.NewBook(&line, set.maxKeys, func(name string, r engine.Rate, w *engine.Warmup) (*engine.Ledger, error) {
 		algorithm := algorithms[Algorithm(name)]
 		rates := engine.Rates{Base: r, MayGrow: true, Learns: true, Windows: algorithm.windowed, Warmup: w}
 		keys, err := algorithm.keys(&line, rates, set.maxKeys)
 		return engine.NewLedger(keys, set.maxKeys, algorithm.name == AlgorithmInFlight), err
-	}, records.Clear), records}, nil
+	}, records.Clear)
+	return &MemoryStore{book: book, records: records, clock: set.clock, overrides: make(map[string]*override.List)}, nil
 }
 
 // Take charges all asks or none and returns a Result for each, as [Store] says. If it returns an error, it has charged
@@ -139,6 +150,51 @@ func (m *MemoryStore) Reset(ctx context.Context, asks []Ask) error {
 	return err
 }
 
+// Pardon ends the block of the state that each ask names, as [StorePardoner] says. If ctx has ended, it returns its error.
+func (m *MemoryStore) Pardon(ctx context.Context, asks []Ask) error {
+	charges, err := m.charges(ctx, asks, func(*Ask) error { return nil })
+	if err == nil {
+		m.book.Pardon(charges)
+	}
+	return err
+}
+
+// SetOverrides sets o for the limiters with this name, as [StoreOverrider] says. If ctx has ended, it returns its error.
+func (m *MemoryStore) SetOverrides(ctx context.Context, limiter string, o []Override) error {
+	if _, err := m.charges(ctx, nil, nil); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := m.overrides[limiter]
+	if list == nil {
+		list = override.NewList()
+		m.overrides[limiter] = list
+	}
+	if n, ok := list.Edit(entriesOf(o), wallOf(m.clock)); !ok {
+		return &ConfigError{"overrides", n, "must be at most " + strconv.Itoa(override.MaxShared)}
+	}
+	return nil
+}
+
+// OverridesSince returns what has changed since that version, as [StoreOverrider] says. If ctx has ended, it returns its error.
+func (m *MemoryStore) OverridesSince(ctx context.Context, limiter string, since OverrideVersion) (c OverrideChange, err error) {
+	if _, err := m.charges(ctx, nil, nil); err != nil {
+		return c, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c.Now = wallOf(m.clock)
+	list := m.overrides[limiter]
+	if list == nil {
+		c.Whole = since != OverrideVersion{}
+		return c, nil
+	}
+	now, set, lifted, whole := list.Since(override.Version(since))
+	c.Version, c.Set, c.Lifted, c.Whole = OverrideVersion(now), overridesOf(set), overridesOf(lifted), whole
+	return c, nil
+}
+
 // Accepts returns nil if m can decide on an Ask with the fields of a; otherwise, it returns the reason why not.
 func (m *MemoryStore) Accepts(a Ask) error {
 	algorithm, ok := algorithms[a.Algorithm]
@@ -174,7 +230,8 @@ func (m *MemoryStore) charges(ctx context.Context, asks []Ask, check func(a *Ask
 			warmup.Raise = true // raises a From that is too small for this Rate: Accepts may not have seen the Rate
 		}
 		charges[i] = engine.Charge{Rule: a.Rule, Algorithm: string(a.Algorithm), Key: a.Key, Rate: engine.Rate(a.Rate), Warmup: warmup,
-			N: int64(a.N), Charged: int64(a.Charged), Shadow: a.Shadow, Look: a.Look, ID: a.Receipt, HoldFor: a.HoldFor}
+			N: int64(a.N), Charged: int64(a.Charged), Shadow: a.Shadow, Look: a.Look, ID: a.Receipt, HoldFor: a.HoldFor,
+			Penalty: penalty.Rule(a.Penalty), NoStrike: a.NoStrike}
 	}
 	return charges, nil
 }
@@ -184,7 +241,9 @@ func resultsOf(charges []engine.Charge) []Result {
 	results := make([]Result, len(charges))
 	for i := range charges {
 		fill(&results[i], &charges[i].Verdict)
-		results[i].Delay = charges[i].Delay
+		if results[i].Delay = charges[i].Delay; charges[i].Penalized {
+			results[i].Reason = ReasonPenalty
+		}
 	}
 	return results
 }

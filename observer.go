@@ -106,6 +106,7 @@ type verdicts struct {
 	hash    keytable.Hash // hash of the key if only one rule was asked; the field parts is then nil
 	n       int64         // how many units this rule was asked for
 	now     instant       // the time of the decision
+	freed   bool          // whether an override exempts the request from a rule
 }
 
 // from returns what answered for the rule with the index i in the slices of vs.
@@ -125,7 +126,7 @@ func (l *RateLimiter) tell(
 	if l.settings.observeRequests {
 		told.Request = *req
 	}
-	if len(rules) == 0 && vs.by == byOverride {
+	if len(rules) == 0 && (vs.freed || vs.by == byOverride) {
 		told.Source, told.Key = SourceOverride, vs.hash.Hi
 	}
 	if binding >= 0 || len(rules) == 0 {

@@ -33,7 +33,7 @@ type Override struct {
 	// such as "203.0.113.9", or a prefix such as "10.0.0.0/8". If [Request.IP] is a prefix itself, a block applies if
 	// the two overlap; any other Override applies only if the prefix of the request lies inside IP.
 	Client string `json:"client,omitempty"`
-	IP     string `json:"ip,omitempty"`
+	IP     string `json:"ip,omitempty"` // see Client
 
 	// Rules are the names of the rules that it is for. None means all rules: a block then also denies requests to which
 	// no rule applies.
@@ -64,28 +64,46 @@ type OverrideStats struct {
 	Blocks, Exemptions, Rates int // Overrides of each effect that have not ended
 }
 
-// override converts o to the type of package override.
-func (o *Override) override() override.Override {
-	return override.Override{Client: o.Client, IP: o.IP, Rules: o.Rules, Effect: override.Effect(o.Effect), Rate: ratetext.Rate(o.Rate),
+// String returns o in words. The text may change.
+func (o Override) String() string { return o.out().String() }
+
+// out converts o, which may be nil, to the type of package override.
+func (o *Override) out() *override.Override {
+	if o == nil {
+		return nil
+	}
+	return &override.Override{Client: o.Client, IP: o.IP, Rules: o.Rules, Effect: override.Effect(o.Effect), Rate: ratetext.Rate(o.Rate),
 		Until: o.Until, Note: o.Note}
 }
 
-// overrideOf converts e to an Override.
-func overrideOf(e *override.Entry) Override {
-	return Override{Client: e.Client, IP: e.IP, Rules: e.Rules, Effect: string(e.Effect), Rate: Rate(e.Rate), Until: e.Until, Note: e.Note}
+// overrideIn converts o, which may be nil, from the type of package override.
+func overrideIn(o *override.Override) *Override {
+	if o == nil {
+		return nil
+	}
+	return &Override{o.Client, o.IP, o.Rules, string(o.Effect), Rate(o.Rate), o.Until, o.Note}
+}
+
+// overrideOf returns the Override of e, which may be nil.
+func overrideOf(e *override.Entry) *Override {
+	if e == nil {
+		return nil
+	}
+	return overrideIn(&e.Override)
 }
 
 // entriesOf converts all to the form that package override keeps them in.
 func entriesOf(all []Override) (entries []override.Entry) {
 	for i := range all {
-		entries = append(entries, override.NewEntry(all[i].override()))
+		entries = append(entries, override.NewEntry(*all[i].out()))
 	}
 	return entries
 }
 
+// overridesOf converts entries to Overrides.
 func overridesOf(entries []override.Entry) (all []Override) {
 	for i := range entries {
-		all = append(all, overrideOf(&entries[i]))
+		all = append(all, *overrideOf(&entries[i]))
 	}
 	return all
 }
@@ -157,8 +175,11 @@ func (l *RateLimiter) OverrideStats() OverrideStats {
 }
 
 // wall returns the time of the clock that people read, which goes on while the machine sleeps.
-func (l *RateLimiter) wall() time.Time {
-	if c := l.settings.clock; c != nil {
+func (l *RateLimiter) wall() time.Time { return wallOf(l.settings.clock) }
+
+// wallOf returns the time of the clock c or, if it is nil, that of the machine's clock that people read.
+func wallOf(c Clock) time.Time {
+	if c != nil {
 		return c.Now()
 	}
 	return time.Now().Round(0)
@@ -194,7 +215,7 @@ func (l *RateLimiter) override(layer override.Layer, changes []override.Entry, w
 func (l *RateLimiter) checkOverrides(set *ruleSet, all []Override, now time.Time) error {
 	var problems []error
 	for i := range all {
-		o, path := all[i].override(), "overrides["+strconv.Itoa(i)+"]"
+		o, path := all[i].out(), "overrides["+strconv.Itoa(i)+"]"
 		if field, value, reason := o.Check(now); field != "" {
 			problems = append(problems, &ConfigError{path + "." + field, value, reason})
 			continue
@@ -212,7 +233,7 @@ func (l *RateLimiter) checkOverrides(set *ruleSet, all []Override, now time.Time
 			}
 		}
 		if o.Effect == override.Rate && len(check.problems) == 0 {
-			checkOverrideRate(check, path, &o, rules)
+			checkOverrideRate(check, path, o, rules)
 		}
 		problems = append(problems, check.problems...)
 	}
@@ -294,7 +315,7 @@ func (l *RateLimiter) readOverrides(ctx context.Context) error {
 	}
 	changes := make([]override.Entry, 0, len(c.Lifted)+len(c.Set))
 	for _, o := range c.Lifted {
-		changes = append(changes, override.NewEntry(o.override()).Lifting())
+		changes = append(changes, override.NewEntry(*o.out()).Lifting())
 	}
 	return l.override(override.Shared, append(changes, entriesOf(c.Set)...), c.Whole, &[2]override.Version{version, override.Version(c.Version)})
 }
@@ -307,92 +328,21 @@ func (c *storeCaller) overrideError(ctx context.Context, err error) error {
 	return storeError(err)
 }
 
-// overridesAt are the overrides at one time. A caller that waits is decided on by the same overridesAt when it is served.
-type overridesAt struct {
-	set *override.Set
-	now time.Time // not set if there are no overrides
-}
+// overridesNow returns the overrides by which a decision is made that begins now.
+func (l *RateLimiter) overridesNow() override.At { return l.overrides.At(l.wall) }
 
-func (l *RateLimiter) overridesNow() (o overridesAt) {
-	if o.set = l.overrides.Set(); o.set != nil {
-		o.now = l.overrides.Now(l.wall())
-	}
-	return o
-}
-
-// ruled is what overrides say about one request.
-type ruled struct {
-	met   override.Met
-	now   time.Time
-	by    []ruledBy       // the rules for which an override decides
-	block *override.Entry // the block that denies the request, the one that ends last; nil if there is none
-	freed int             // how many rules the request is exempt from
-	rated bool            // whether a rule has the rate of an override
-}
-
-// A ruledBy is a rule with the override that decides for it.
-type ruledBy struct {
-	rule  *activeRule
-	entry *override.Entry
-}
-
-// find finds the overrides for req.
-func (u *ruled) find(o overridesAt, req *Request) {
-	u.met, u.now = o.set.Find(req.Client, req.IP), o.now
-}
-
-// of returns what an override says about the rule r, as activeRule.resolved does. ok is false if there is no override. If r
-// is nil, no rule applies to the request, and only a block matters.
-func (u *ruled) of(r *activeRule) (rate Rate, ok, exempt bool) {
-	if u.met.None() {
-		return Rate{}, false, false
-	}
-	name := ""
-	if r != nil {
-		name = r.Name
-	}
-	e := u.met.For(name, func(e *override.Entry) bool {
-		return !e.Ended(u.now) && (e.Effect != override.Rate || r != nil && r.takes(e))
-	})
-	if e == nil || r == nil && e.Effect != override.Block {
-		return Rate{}, false, false
-	}
-	u.by = append(u.by, ruledBy{r, e})
-	switch e.Effect {
-	case override.Rate:
-		u.rated = true
-		return Rate(e.Rate), true, false
-	case override.Exempt:
-		u.freed++
-	default:
-		if u.block == nil || e.Until.IsZero() || !u.block.Until.IsZero() && e.Until.After(u.block.Until) {
-			u.block = e
-		}
+// ruledBy returns what an override says about the rule r, as activeRule.resolved does. ok is false if none decides.
+func ruledBy(u *override.Ruling, r *activeRule) (rate Rate, ok, exempt bool) {
+	e := u.Rule(r.Name, r.takes)
+	if e == nil || e.Effect == override.Rate {
+		return Rate(e.RateOf()), e != nil, false
 	}
 	return unlimitedRate, true, true
 }
 
-// entry returns the override that decides for the rule r, or nil.
-func (u *ruled) entry(r *activeRule) *override.Entry {
-	for _, b := range u.by {
-		if b.rule == r {
-			return b.entry
-		}
-	}
-	return nil
-}
-
-// rest returns how long the block u.block lasts.
-func (u *ruled) rest() time.Duration {
-	if u.block.Until.IsZero() {
-		return Never
-	}
-	return max(u.block.Until.Sub(u.now), 1)
-}
-
 // denyBlocked denies d, because an override blocks the request, and returns the answer.
 func (l *RateLimiter) denyBlocked(ctx context.Context, d *decision) (res Result, err error) {
-	rest := d.ruled.rest()
+	rest := d.ruled.Rest()
 	res = Result{RetryAfter: rest, ResetAfter: rest, Reason: ReasonOverride}
 	d.rules, d.parts, d.exempt, d.Now = nil, d.parts[:0], d.exempt[:0], l.time.Now()
 	if !d.decided() {
@@ -411,10 +361,10 @@ func (l *RateLimiter) countOverridden(d *decision) {
 	switch {
 	case !d.decided():
 		return
-	case d.ruled.freed > 0:
+	case d.ruled.Freed > 0:
 		l.overrides.Exempted.Add(1)
 	}
-	if d.ruled.rated {
+	if d.ruled.Rated > 0 {
 		l.overrides.Rated.Add(1)
 	}
 }
@@ -425,7 +375,7 @@ func (l *RateLimiter) countOverridden(d *decision) {
 func (w *ruleWait) waitBarred(rest time.Duration, deny func() (Result, error)) (Result, error) {
 	l := w.limiter
 	changed := l.overrides.Changed()
-	if l.overrides.Set() != w.overrides.set {
+	if l.overrides.Set() != w.overrides.Set {
 		return Result{}, waitline.ErrChanged
 	}
 	err := waitError(Result{RetryAfter: rest}, rest, l.time.Patience(w.ctx))

@@ -117,6 +117,24 @@ func (o *origin) penalize(p *engine.Part, rest time.Duration) {
 	p.Left, p.RetryAfter, p.ResetAfter = 0, max(p.RetryAfter, rest), max(p.ResetAfter, rest)
 }
 
+// learnBlock notes a block that the store tells of in res, its answer for the rule with the index i, so that FailLocal obeys it,
+// too.
+func learnBlock(d *decision, i int, res *Result) {
+	r, p := d.rules[i], &d.parts[i]
+	d.origins[i].penalized = res.Reason == ReasonPenalty
+	if r.penal == nil || !d.order.Mode.Charges() {
+		return
+	}
+	switch known := r.penal.Rest(p.Hash, d.Now) > 0; {
+	case d.origins[i].penalized:
+		if r.penal.Block(p.Hash, r.whose(&d.request), d.Now.Add(res.RetryAfter), d.Now); !known {
+			r.totals.add(numPenalized, 1)
+		}
+	case known:
+		r.penal.Forget(p.Hash)
+	}
+}
+
 // strike counts the denials of d as strikes, and makes those that begin a block last as long as the block.
 func strike(d *decision) {
 	if d.Passes || d.noStrike || d.order.Mode != engine.ModeTake || d.Replayed {
@@ -146,7 +164,7 @@ func (l *RateLimiter) pardon(ctx context.Context, all []Override) error {
 	var asks []Ask
 	for i := range all {
 		o := &all[i]
-		e := override.NewEntry(o.override())
+		e := override.NewEntry(*o.out())
 		for _, r := range l.set.Load().rules {
 			if r.penal == nil || len(o.Rules) > 0 && !slices.Contains(o.Rules, r.Name) {
 				continue

@@ -77,7 +77,8 @@ func (c *storeCaller) recordPart(d *decision) uint64 {
 
 // ask returns the Ask by which the store decides on req for the rule r at this rate. The caller sets its field N.
 func (r *activeRule) ask(req *Request, rate Rate) Ask {
-	ask := Ask{Rule: r.remote.name, Key: r.key.text(req), Algorithm: r.Algorithm, Rate: rate, Shadow: !r.enforces(), Warmup: r.Warmup}
+	ask := Ask{Rule: r.remote.name, Key: r.key.text(req), Algorithm: r.Algorithm, Rate: rate, Shadow: !r.enforces(), Warmup: r.Warmup,
+		Penalty: r.Penalty}
 	if r.key.OfClient() {
 		ask.Client = req.Client
 	}
@@ -187,6 +188,7 @@ func (c *storeCaller) ask(ctx context.Context, d *decision, pass breaker.Pass, c
 	}
 	for i, r := range d.stored() {
 		asks[i] = r.ask(&d.request, d.origins[i].rate)
+		asks[i].NoStrike = r.penal != nil && (d.noStrike || d.order.Mode != engine.ModeTake)
 		if charge {
 			asks[i].N = int(d.parts[i].N)
 		}
@@ -384,6 +386,7 @@ func (c *storeCaller) setResults(d *decision, results []Result) {
 			r.remember(p)
 		}
 		d.origins[i].by = byStore
+		learnBlock(d, i, &res)
 		if !p.Shadow {
 			d.Passes = d.Passes && res.Allowed
 			d.Late = d.Late || p.Delay > d.order.Within

@@ -91,7 +91,7 @@ func (w *ruleWait) moves(line keytable.Hash) bool {
 	w.version, w.set, w.overrides = version, w.limiter.set.Load(), w.limiter.overridesNow()
 	d, err := w.prepared()
 	defer w.drop()
-	return err != nil || d.ruled.block != nil || d.waiting.Set != line || !d.denies() || !w.limiter.needsCall(d)
+	return err != nil || d.ruled.Block != nil || d.waiting.Set != line || !d.denies() || !w.limiter.needsCall(d)
 }
 
 // ask tries once to take the units. If the caller has to wait, it returns the denial; otherwise it returns nil and sets

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/override"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
@@ -119,7 +120,7 @@ type ruleWait struct {
 	ctx           context.Context
 	req           *Request
 	set           *ruleSet
-	overrides     overridesAt
+	overrides     override.At
 	version       uint64          // the number that Lines.Version returned just before the field named set was loaded
 	resolvedRates map[string]Rate // rates that Rule.Resolve returned, by the rule's name; nil until it is called
 	exempt        bool            // whether a rule applies, but does not limit the request
@@ -180,8 +181,8 @@ func (w *ruleWait) wait() (Result, error) {
 	switch {
 	case err != nil:
 		return Result{}, err
-	case d.ruled.block != nil:
-		return w.waitBarred(d.ruled.rest(), func() (Result, error) { return l.denyBlocked(w.ctx, d) })
+	case d.ruled.Block != nil:
+		return w.waitBarred(d.ruled.Rest(), func() (Result, error) { return l.denyBlocked(w.ctx, d) })
 	case penaltyRest(d, &l.time) > 0:
 		return w.waitBarred(penaltyRest(d, &l.time), func() (Result, error) { return l.decide(w.ctx, d) })
 	case !d.denies():
@@ -278,7 +279,7 @@ func (l *RateLimiter) rematch(in *waitline.Waiter) {
 	if in.Spots, in.Refused = nil, d.prepare(w.set, w.overrides); in.Refused != nil {
 		return
 	}
-	if d.ruled.block != nil { // the caller waits outside the line until the block ends
+	if d.ruled.Block != nil { // the caller waits outside the line until the block ends
 		in.Refused = waitline.ErrChanged
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/penalty"
 )
 
 // A Book holds the keys of many rules, by the names of the rules. It is the state of a store that
@@ -14,9 +15,11 @@ type Book struct {
 	time      *Timeline
 	open      func(algorithm string, r Rate, w *Warmup) (*Ledger, error)
 	onRestart func()
+	maxKeys   int // how many keys of a rule can have strikes
 
-	mu    sync.Mutex
-	rules map[ruleName]*Ledger // guarded by mu
+	mu      sync.Mutex
+	rules   map[ruleName]*Ledger        // guarded by mu
+	strikes map[ruleName]*penalty.Table // denials of the keys of rules with a Penalty; guarded by mu
 }
 
 // A ruleName identifies a rule in a Book. A rule with a Warmup (a lower limit for new keys) and a rule
@@ -40,6 +43,10 @@ type Charge struct {
 	ID      uint64        // the number by which the charge can be given back; 0 if it cannot be given back
 	HoldFor time.Duration // for how long the charge can be given back
 
+	Penalty   penalty.Rule // when denials block the key; zero if they do not
+	NoStrike  bool         // whether a denial does not count for the Penalty
+	Penalized bool         // for the answer: whether the key is blocked
+
 	Verdict               // the answer of the Book
 	Delay   time.Duration // how long to delay the request, if it is granted
 }
@@ -48,9 +55,11 @@ func (c *Charge) name() ruleName { return ruleName{c.Rule, c.Algorithm, c.Warmup
 
 // NewBook returns an empty Book. For a rule that is new to the Book, the Book calls the function open,
 // which makes the rule's Ledger for the algorithm, the rate and the Warmup of the first charge. The
-// Book calls onRestart when it forgets all states.
-func NewBook(t *Timeline, open func(algorithm string, r Rate, w *Warmup) (*Ledger, error), onRestart func()) *Book {
-	b := &Book{time: t, open: open, onRestart: onRestart, rules: make(map[ruleName]*Ledger)}
+// Book calls onRestart when it forgets all states. At most maxKeys keys of a rule can have strikes or a
+// block by a Penalty.
+func NewBook(t *Timeline, maxKeys int, open func(algorithm string, r Rate, w *Warmup) (*Ledger, error), onRestart func()) *Book {
+	b := &Book{time: t, open: open, onRestart: onRestart, maxKeys: maxKeys,
+		rules: make(map[ruleName]*Ledger), strikes: make(map[ruleName]*penalty.Table)}
 	t.OnRestart(b.restart)
 	return b
 }
@@ -61,6 +70,7 @@ func (b *Book) restart() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.onRestart()
+	clear(b.strikes)
 	for _, keys := range b.rules {
 		keys.Clear()
 		keys.Restart()
@@ -93,10 +103,20 @@ func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err erro
 			do = Probe
 		}
 		c.Verdict, c.Delay, _ = b.rules[c.name()].Ask(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, max(c.N, 1), do)
+		if t := b.penalties(c); t != nil {
+			c.penalize(t.Rest(keytable.HashOf(c.Key), now))
+		}
 		passes = passes && (c.Shadow || c.Granted())
 	}
 	if look {
 		return false, nil
+	}
+	for i := range charges {
+		c := &charges[i]
+		if t := b.penalties(c); t != nil && !passes && !c.Granted() && !c.NoStrike && !c.Look && c.N > 0 {
+			rest, _ := t.Strike(keytable.HashOf(c.Key), penalty.Whose{}, now)
+			c.penalize(rest)
+		}
 	}
 	for i := range charges {
 		switch c := &charges[i]; {
@@ -111,6 +131,39 @@ func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err erro
 		r.Add(now)
 	}
 	return false, nil
+}
+
+// penalties returns the table of the strikes of the rule of c, or nil if denials of c do not count.
+func (b *Book) penalties(c *Charge) *penalty.Table {
+	if c.Shadow || c.Penalty.After == 0 {
+		return nil
+	}
+	t := b.strikes[c.name()]
+	if t == nil {
+		t = penalty.New(c.Penalty, b.maxKeys)
+		b.strikes[c.name()] = t
+	}
+	t.SetRule(c.Penalty)
+	return t
+}
+
+// penalize makes the answer of c a denial for the time rest, unless that is 0.
+func (c *Charge) penalize(rest time.Duration) {
+	if rest > 0 {
+		c.Penalized, c.Left = true, 0
+		c.RetryAfter, c.ResetAfter = max(c.RetryAfter, rest), max(c.ResetAfter, rest)
+	}
+}
+
+// Pardon forgets the strikes and the blocks of the key of each charge.
+func (b *Book) Pardon(charges []Charge) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range charges {
+		if t := b.strikes[charges[i].name()]; t != nil {
+			t.Forget(keytable.HashOf(charges[i].Key))
+		}
+	}
 }
 
 // enter makes the Ledger for the rule of the Charge c if the Book has none yet. Otherwise, if c has a
@@ -179,6 +232,9 @@ func (b *Book) Reset(charges []Charge) (not []string) {
 	defer b.mu.Unlock()
 	for i := range charges {
 		c := &charges[i]
+		if t := b.strikes[c.name()]; t != nil {
+			t.Forget(keytable.HashOf(c.Key))
+		}
 		if keys := b.rules[c.name()]; keys != nil && !keys.Reset(keytable.HashOf(c.Key), Wanted{}) {
 			not = append(not, c.Rule)
 		}

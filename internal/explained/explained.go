@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/override"
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 )
 
@@ -23,7 +24,10 @@ type Explanation struct {
 	Pattern  string  `json:"pattern,omitempty"`  // the endpoint of the rules that matched; empty if none matched
 	Recorded bool    `json:"recorded,omitempty"` // whether the request, known by its ID, was granted before
 	Result   Result  `json:"result"`             // the answer to the request
-	Rules    []Rule  `json:"rules,omitempty"`    // the rules that apply
+
+	Override *override.Override `json:"override,omitempty"` // the block that denies the request, or nil
+
+	Rules []Rule `json:"rules,omitempty"` // the rules that apply
 }
 
 // A Request is the request that was explained.
@@ -116,8 +120,11 @@ type Rule struct {
 	Receipts   int           `json:"receipts,omitempty"`  // number of charges of the key that can still be given back
 	Held       Held          `json:"held,omitzero"`       // what the key has in flight
 	Result     Result        `json:"result"`              // what the rule would answer alone
-	MaxIn      int           `json:"maxIn"`               // most units granted in an interval of length Rate.Per; -1 if not known
-	Err        error         `json:"-"`                   // why the store, the limiter or Resolve failed, or nil
+
+	Override *override.Override `json:"override,omitempty"` // the override that decides for the rule, or nil
+
+	MaxIn int   `json:"maxIn"` // most units granted in an interval of length Rate.Per; -1 if not known
+	Err   error `json:"-"`     // why the store, the limiter or Resolve failed, or nil
 }
 
 // A Held says what a key has in flight.
@@ -243,6 +250,9 @@ func (r *Rule) UnmarshalJSON(data []byte) (err error) {
 func (e *Explanation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", e.answer())
+	if e.Override != nil {
+		fmt.Fprintf(&b, "by the %v\n", e.Override)
+	}
 	if len(e.Rules) == 0 {
 		return b.String()
 	}
@@ -275,6 +285,12 @@ func (e *Explanation) String() string {
 	for i := range e.Rules {
 		if r := &e.Rules[i]; r.Held.N > 0 {
 			fmt.Fprintf(&b, "%s: %d in flight, the oldest for %s\n", confmap.Quote(r.Name), r.Held.N, r.Held.Oldest)
+		}
+	}
+	for i := range e.Rules {
+		if r := &e.Rules[i]; r.Override != nil {
+			effect := map[bool]string{true: "", false: ", which does not fit the rule"}[r.RateFrom == "override"]
+			fmt.Fprintf(&b, "%s: %v%s\n", confmap.Quote(r.Name), r.Override, effect)
 		}
 	}
 	for i := range e.Rules {

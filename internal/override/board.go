@@ -27,8 +27,11 @@ const (
 // A Board keeps the overrides of one limiter. The zero Board is empty. Decisions read it without a lock. Only one goroutine
 // at a time may call Plan, or the function that Plan returns.
 type Board struct {
-	Blocked, Exempted, Rated atomic.Uint64 // requests that an override has changed, by its effect
-	Barred                   atomic.Int64  // callers of Wait that wait for the end of a block
+	// The requests that an override has changed, by its effect.
+	Blocked, Exempted, Rated atomic.Uint64
+
+	// Barred is how many callers of Wait wait for the end of a block.
+	Barred atomic.Int64
 
 	set     atomic.Pointer[Set]
 	layers  [numLayers]map[string][]Entry // the overrides by Entry.whom
@@ -36,12 +39,15 @@ type Board struct {
 	changed atomic.Pointer[chan struct{}] // closed with the next change; nil if nobody waits for it
 
 	version Version      // of the layer Shared
-	read    atomic.Int64 // when the list in the store was last read, as the function due counts time; 0 if it was not
-	reading atomic.Bool
+	read    atomic.Int64 // when the list in the store was last read, as the caller of BeginRead counts time; 0 if it was not
+	reading atomic.Bool  // whether the list in the store is being read
 }
 
 // A Version is the version of a list of overrides in a store.
-type Version struct{ List, Number uint64 }
+type Version struct {
+	List   uint64 // which list it is: after the store was emptied, there is another one
+	Number uint64 // grows with each change
+}
 
 // Version returns the version of the layer Shared. Only one goroutine at a time may call Version or SetVersion.
 func (b *Board) Version() Version { return b.version }

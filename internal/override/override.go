@@ -31,10 +31,10 @@ func (e Effect) rank() int { return slices.Index([]Effect{Block, Exempt, Rate}, 
 
 // An Override has the fields of Override in the root package.
 type Override struct {
-	Client string   // the client that it is for; empty if it is for addresses
-	IP     string   // an address or a prefix; empty if it is for a client
-	Rules  []string // the names of the rules that it is for; none: all rules
-	Effect Effect
+	Client string        // the client that it is for; empty if it is for addresses
+	IP     string        // an address or a prefix; empty if it is for a client
+	Rules  []string      // the names of the rules that it is for; none: all rules
+	Effect Effect        // what it does
 	Rate   ratetext.Rate // for the effect Rate
 	Until  time.Time     // when it ends; zero if it does not
 	Note   string        // a text for people
@@ -51,6 +51,14 @@ type Entry struct {
 func (e Entry) Lifting() Entry {
 	e.lifts = true
 	return e
+}
+
+// RateOf returns the rate of e, or the zero Rate if e is nil.
+func (e *Entry) RateOf() ratetext.Rate {
+	if e == nil {
+		return ratetext.Rate{}
+	}
+	return e.Rate
 }
 
 // stays reports whether e, once it was set, is an override itself.

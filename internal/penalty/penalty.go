@@ -12,9 +12,10 @@ import (
 
 // A Rule says when a key is blocked, and for how long. Its fields are those of Penalty in the root package.
 type Rule struct {
-	After       int
-	Within, For time.Duration
-	Most        time.Duration
+	After  int           // how many denials begin a block
+	Within time.Duration // how long denials count together
+	For    time.Duration // how long the first block lasts
+	Most   time.Duration // within which time after a block another one is longer, and how long at most; 0 if none is longer
 }
 
 // Whose says whose key is blocked, so that all keys of a client or address can be pardoned.

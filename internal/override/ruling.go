@@ -1,0 +1,107 @@
+package override
+
+import "time"
+
+// forever is the time that a block without an end lasts.
+const forever = time.Duration(1<<63 - 1)
+
+// An At has the overrides of a limiter at one time. A caller that waits is decided on by the same At when it is served.
+type At struct {
+	Set *Set      // nil if there are none
+	now time.Time // not set if there are no overrides
+}
+
+// At returns the overrides of b. The function clock returns the time; it is called only if there are overrides.
+func (b *Board) At(clock func() time.Time) (a At) {
+	if a.Set = b.Set(); a.Set != nil {
+		a.now = b.Now(clock())
+	}
+	return a
+}
+
+// A Ruling is what overrides say about one request and its rules.
+type Ruling struct {
+	Block *Entry // the block that denies the request, the one that ends last; nil if there is none
+	Freed int    // from how many rules the request is exempt
+	Rated int    // how many rules have the rate of an override
+
+	met Met
+	now time.Time
+	by  []verdict
+}
+
+// A verdict is the override that decides for the rule with this name.
+type verdict struct {
+	rule  string
+	entry *Entry
+}
+
+// Cleared returns a zero Ruling that has the memory of r, so that using it again allocates nothing.
+func (r *Ruling) Cleared() Ruling {
+	clear(r.by)
+	return Ruling{by: r.by[:0]}
+}
+
+// Begin looks for the overrides for a request of this client from this address.
+func (r *Ruling) Begin(a At, client, ip string) { r.met, r.now = a.Set.Find(client, ip), a.now }
+
+// Rule returns the override that decides for the rule with this name, or nil. The function takes says whether the rule can have
+// the rate of an override.
+func (r *Ruling) Rule(name string, takes func(e *Entry) bool) *Entry {
+	if r.met.None() {
+		return nil
+	}
+	e := r.met.For(name, func(e *Entry) bool { return !e.Ended(r.now) && (e.Effect != Rate || takes(e)) })
+	switch {
+	case e == nil:
+		return nil
+	case e.Effect == Rate:
+		r.Rated++
+	case e.Effect == Exempt:
+		r.Freed++
+	case r.Block == nil || e.Until.IsZero() || !r.Block.Until.IsZero() && e.Until.After(r.Block.Until):
+		r.Block = e
+	}
+	r.by = append(r.by, verdict{name, e})
+	return e
+}
+
+// None is called if no rule applies to the request. Then only a block for all rules matters.
+func (r *Ruling) None() {
+	if r.met.None() || len(r.by) > 0 {
+		return
+	}
+	r.Block = r.met.For("", func(e *Entry) bool { return !e.Ended(r.now) && e.Effect != Rate })
+	if r.Block != nil && r.Block.Effect != Block {
+		r.Block = nil
+	}
+}
+
+// Decides reports whether an override decides for any rule.
+func (r *Ruling) Decides() bool { return len(r.by) > 0 }
+
+// Of returns the override that decides for the rule with this name, or nil.
+func (r *Ruling) Of(rule string) *Entry {
+	for _, v := range r.by {
+		if v.rule == rule {
+			return v.entry
+		}
+	}
+	return nil
+}
+
+// About returns what Of returns or, if that is nil, the rate that would decide if the rule could have it.
+func (r *Ruling) About(rule string) *Entry {
+	if e := r.Of(rule); e != nil {
+		return e
+	}
+	return r.met.For(rule, func(e *Entry) bool { return !e.Ended(r.now) && e.Effect == Rate })
+}
+
+// Rest returns how long the field Block lasts.
+func (r *Ruling) Rest() time.Duration {
+	if r.Block.Until.IsZero() {
+		return forever
+	}
+	return max(r.Block.Until.Sub(r.now), 1)
+}
