@@ -168,12 +168,12 @@ func (f *File) unknownNames(rules []ratelimit.Rule, defaultRule *ratelimit.Rule,
 			problems = append(problems, &ratelimit.ConfigError{Field: path, Value: confmap.Quote(name), Reason: reason})
 		}
 	}
-	return limited(problems)
+	return errors.Join(problems...)
 }
 
-// limited joins the given problems. If there are more than a reader wants to see, it says only how many others there are.
+// limited joins the given problems. Of a long list, it keeps the first ones and says how many others there are.
 func limited(problems []error) error {
-	if n := len(problems) - confmap.MaxProblems; n > 0 {
+	if n := len(problems) - confmap.MaxProblems; n > 1 { // one more may be an error that says the same of other problems
 		problems = append(slices.Clip(problems[:confmap.MaxProblems]), fault(fmt.Sprintf("and %d more", n)))
 	}
 	return errors.Join(problems...)

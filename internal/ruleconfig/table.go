@@ -53,7 +53,7 @@ var RuleFields = []Field{
 		"How much the rule grants. Its fields may also stand in the rule itself."},
 	{"tiers", nil, Tiers, `The rates of some plans, by name, such as {"paid": "600/m", "staff": "unlimited"}.`},
 	{"warmup", nil, WarmupMap, `How the limit of a new key grows, such as {"from": 10, "over": "1h"}.`},
-	{"penalty", nil, PenaltyMap, `When a key is blocked after many denials, such as {"after": 10, "within": "1m", "for": "1h", "most": "24h"}.`},
+	{"penalty", nil, PenaltyMap, `When many denials block a key, such as {"after": 10, "within": "1m", "for": "1h", "most": "24h"}.`},
 	{"onStoreError", nil, StoreError, `What answers while the store does not: "open", "closed", "local" or, of 4 replicas, "local:4".`},
 }
 
