@@ -372,7 +372,7 @@ func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule,
 		a.keys, err = algorithms[r.Algorithm].keys(&l.time, a.rates(), l.settings.maxKeys)
 		a.local = a.keys
 	}
-	for _, commit := range []func(instant){commit, l.penalties(a, old, carriesKeys)} {
+	for _, commit := range []func(instant){commit, c.penalties(a, old, carriesKeys)} {
 		if commit != nil {
 			c.commits = append(c.commits, commit)
 		}

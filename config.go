@@ -206,32 +206,32 @@ func (l *RateLimiter) ReloadAll(
 				return err
 			}
 		}
-		return l.checkOfFile(next, o)
+		return l.overrides.checkOfFile(next, o)
 	})
 	if err != nil {
 		return err
 	}
-	return l.setOfFile(o)
+	return l.overrides.setOfFile(o)
 }
 
-// checkOfFile returns everything that is wrong with the Overrides in o, which a file has, for the rules in set.
-func (l *RateLimiter) checkOfFile(set *ruleSet, o []Override) error {
-	if len(o) > override.MaxOwn {
-		return &ConfigError{"overrides", len(o), "must be at most " + strconv.Itoa(override.MaxOwn)}
+// checkOfFile returns everything that is wrong with the Overrides in all, which a file has, for the rules in set.
+func (o *overrides) checkOfFile(set *ruleSet, all []Override) error {
+	if len(all) > override.MaxOwn {
+		return &ConfigError{"overrides", len(all), "must be at most " + strconv.Itoa(override.MaxOwn)}
 	}
-	for i := range o {
-		if effect := o[i].Effect; effect == "" || effect == EffectPardon {
+	for i := range all {
+		if effect := all[i].Effect; effect == "" || effect == EffectPardon {
 			return &ConfigError{"overrides[" + strconv.Itoa(i) + "].effect", strconv.Quote(effect), `must be one of "block", "exempt", "rate"`}
 		}
 	}
-	return l.checkOverrides(set, o, time.Time{}) // all are in the future of this time: those that have ended are left out
+	return o.check(set, all, time.Time{}) // all are in the future of this time: those that have ended are left out
 }
 
-// setOfFile replaces the Overrides of a file by those in o, which checkOfFile has checked.
-func (l *RateLimiter) setOfFile(o []Override) error {
-	now := l.overrides.Now(l.wall())
-	live := slices.DeleteFunc(entriesOf(o), func(e override.Entry) bool { return e.Ended(now) })
-	return l.override(override.File, live, true, nil)
+// setOfFile replaces the Overrides of a file by those in all, which checkOfFile has checked.
+func (o *overrides) setOfFile(all []Override) error {
+	now := o.Now(o.wall())
+	live := slices.DeleteFunc(entriesOf(all), func(e override.Entry) bool { return e.Ended(now) })
+	return o.change(override.File, live, true, nil)
 }
 
 // reload replaces the rules by those in the maps, if the function accept, which gets the new rules, is nil or returns nil.

@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -840,4 +841,62 @@ func TestPenaltyConfig(t *testing.T) {
 	own := fields{"endpoint": "/a", "algorithm": "Own", "algoConfig": fields{}, "penalty": fields{}}
 	_, err = ratelimit.NewFromConfig([]fields{own}, nil, ratelimit.WithFactory(f))
 	require.EqualError(t, err, "ratelimit: configs[0].penalty is a map: must be left out: a limiter of one's own has none")
+}
+
+// TestReloadAll proves that rules and overrides are replaced together, or neither of them.
+func TestReloadAll(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	rule := func(name, rate string) fields {
+		return fields{"name": name, "endpoint": "*", "algorithm": "FixedWindow", "rate": rate}
+	}
+	block := func(client string, until time.Duration, rules ...string) ratelimit.Override {
+		return ratelimit.Override{Client: client, Effect: ratelimit.EffectBlock, Until: epoch.Add(until), Rules: rules}
+	}
+	l, err := ratelimit.NewFromConfig([]fields{rule("a", "2/m")}, nil, ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	state := func() (text string) {
+		rules, _ := l.Rules()
+		for _, r := range rules {
+			text += r.Name + " " + r.Rate.String() + ", "
+		}
+		all, err := l.Overrides(t.Context())
+		require.NoError(t, err)
+		for _, o := range all {
+			text += o.Effect + " " + o.Client + ", "
+		}
+		return text
+	}
+	require.NoError(t, l.Override(t.Context(), block("code", time.Hour)))
+	ended := block("ended", 0)
+	require.NoError(t, l.ReloadAll([]fields{rule("b", "3/m")}, nil, []ratelimit.Override{block("bob", time.Hour, "b"), ended}, nil))
+	const before = "b 3/m, block bob, block code, "
+	require.Equal(t, before, state(), "the one that has ended is left out")
+	require.NoError(t, l.ReloadOverrides(block("bob", time.Hour, "b"), ended))
+	require.Equal(t, before, state())
+	require.Equal(t, 2, l.OverrideStats().Blocks)
+
+	refuse := func([]ratelimit.Rule, *ratelimit.Rule) error { return errors.New("refused") }
+	many := make([]ratelimit.Override, 1<<16+1)
+	for _, row := range []struct {
+		rule   fields
+		o      []ratelimit.Override
+		accept func([]ratelimit.Rule, *ratelimit.Rule) error
+		want   string
+	}{
+		{rule("c", "4"), nil, nil, `ratelimit: configs[0].rate is "4": must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`},
+		{rule("c", "4/m"), []ratelimit.Override{block("eve", time.Hour, "b")}, nil, `overrides[0].rules: ratelimit: unknown rule "b"`},
+		{rule("c", "4/m"), []ratelimit.Override{{Client: "eve"}}, nil, `ratelimit: overrides[0].effect is "": must be one of "block", "exempt", "rate"`},
+		{rule("c", "4/m"), []ratelimit.Override{{Client: "eve", Effect: ratelimit.EffectRate, Rate: ratelimit.PerHour(1)}}, nil,
+			"ratelimit: overrides[0].rate.per is 1h0m0s: must be that of the rule's rate: a window has one length"},
+		{rule("c", "4/m"), many, nil, "ratelimit: overrides is 65537: must be at most 65536"},
+		{rule("c", "4/m"), nil, refuse, "refused"},
+	} {
+		require.EqualError(t, l.ReloadAll([]fields{row.rule}, nil, row.o, row.accept), row.want)
+		require.Equal(t, before, state(), row.want)
+	}
+	require.NoError(t, l.ReloadAll([]fields{rule("c", "4/m")}, nil, nil, nil))
+	require.Equal(t, "c 4/m, block code, ", state())
+	require.NoError(t, l.Reload([]fields{rule("d", "4/m")}, nil))
+	require.Equal(t, "d 4/m, block code, ", state())
+	require.ErrorIs(t, new(ratelimit.RateLimiter).ReloadAll(nil, nil, nil, nil), ratelimit.ErrInvalidConfig)
 }

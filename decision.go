@@ -104,7 +104,7 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	if d.order.Mode.Charges() && l.settings.observer != nil {
 		d.watch = l.time.StartWatch()
 	}
-	if err := d.prepare(set, l.overridesNow()); err != nil {
+	if err := d.prepare(set, l.overrides.now()); err != nil {
 		return Result{}, err
 	}
 	if d.ruled.Block != nil {
@@ -162,7 +162,7 @@ func (l *RateLimiter) answered(ctx context.Context, d *decision) (res Result, er
 	}
 	strike(d)
 	d.count()
-	l.countOverridden(d)
+	l.overrides.count(d)
 	d.binding = d.answer(&res)
 	d.recordCustomGrant(&res)
 	err = d.problems()

@@ -764,3 +764,56 @@ func ExampleRequest_iD() {
 	fmt.Println(idOf("alice", r).ID)
 	// Output: 7f3a
 }
+
+// An operator blocks an address for an hour, and lets a customer through until Monday.
+func ExampleRateLimiter_Override() {
+	clock := ratelimit.NewFakeClock(time.Date(2026, 11, 27, 3, 0, 0, 0, time.UTC))
+	limiter, err := ratelimit.New([]ratelimit.Rule{
+		{Name: "search", Endpoint: "/search", Rate: ratelimit.PerMinute(1)},
+	}, nil, ratelimit.WithClock(clock))
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	monday := clock.Now().AddDate(0, 0, 3)
+
+	err = limiter.Override(ctx,
+		ratelimit.Override{IP: "203.0.113.9", Effect: ratelimit.EffectBlock, Until: clock.Now().Add(time.Hour), Note: "scraper, ticket 4711"},
+		ratelimit.Override{Client: "alice", Effect: ratelimit.EffectExempt, Until: monday, Note: "import runs until Monday"},
+	)
+	if err != nil {
+		panic(err)
+	}
+	for range 2 {
+		fmt.Println(limiter.Allow("alice", "/search"))
+	}
+	res, err := limiter.Check(ctx, ratelimit.Request{Client: "bob", IP: "203.0.113.9", Endpoint: "/search"})
+	fmt.Println(res, err)
+	fmt.Printf("%+v\n", limiter.OverrideStats())
+	// Output:
+	// allowed, no limit applies
+	// allowed, no limit applies
+	// denied, 0 of 0 remain, retry after 1h0m0s, reset after 1h0m0s, override <nil>
+	// {Blocked:1 Exempted:2 Rated:0 Blocks:1 Exemptions:1 Rates:0}
+}
+
+// Whoever fails ten times within five minutes is out for an hour, and for two hours the next time.
+func ExamplePenalty() {
+	clock := ratelimit.NewFakeClock(time.Date(2026, 11, 27, 3, 0, 0, 0, time.UTC))
+	limiter, err := ratelimit.New([]ratelimit.Rule{{
+		Name: "login", Endpoint: "/login", Rate: ratelimit.PerMinute(1),
+		Penalty: ratelimit.Penalty{After: 10, Within: 5 * time.Minute, For: time.Hour, Most: 24 * time.Hour},
+	}}, nil, ratelimit.WithClock(clock))
+	if err != nil {
+		panic(err)
+	}
+	for range 11 {
+		limiter.Allow("mallory", "/login") // the first is granted, and the next ten are strikes
+	}
+	fmt.Println(limiter.Allow("mallory", "/login"))
+	clock.Advance(time.Hour)
+	fmt.Println(limiter.Allow("mallory", "/login"))
+	// Output:
+	// denied, 0 of 1 remain, retry after 1h0m0s, reset after 1h0m0s, by rule "login", penalty
+	// allowed, 0 of 1 remain, reset after 1m0s, by rule "login"
+}

@@ -98,6 +98,19 @@ type origin struct {
 	penalized bool        // whether the key is blocked by the rule's Penalty
 }
 
+// reasonOf returns the Reason of the Result for a rule's answer p. o says what gave the answer.
+func reasonOf(p *engine.Part, o *origin) Reason {
+	switch {
+	case p.Granted():
+		return ""
+	case o.penalized:
+		return ReasonPenalty
+	case p.Ends && o.by != byPolicy:
+		return ReasonBusy
+	}
+	return ""
+}
+
 // verdicts holds the answers of all rules for one request, for the observer.
 type verdicts struct {
 	parts   []engine.Part

@@ -1,18 +1,12 @@
 package ratelimit
 
 import (
-	"cmp"
-	"context"
 	"errors"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
-	"github.com/ratelimit-go/ratelimit/internal/keytable"
 	"github.com/ratelimit-go/ratelimit/internal/override"
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
-	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
 // The values of [Override.Effect].
@@ -108,160 +102,6 @@ func overridesOf(entries []override.Entry) (all []Override) {
 	return all
 }
 
-// Override sets each Override in o, or lifts others if its Effect is empty: all of them, or none if there is an error. It
-// takes the place of one with the same Client or IP, the same Effect and the same Rules in any order. Overrides stay when
-// the rules change. Callers of Wait whom a change concerns are decided on anew, but keep their places.
-//
-// Without [WithOverrides], the Overrides are those of this process, at most 65,536. With it, they are in the [Store], at most
-// 10,000, and this process obeys at once. A block is also denied what was granted before to the same [Request.ID].
-//
-// If o has a mistake, the error lists all of them and matches [ErrInvalidConfig] or [ErrUnknownRule]. If the Store cannot be
-// reached, it matches [ErrStore].
-func (l *RateLimiter) Override(ctx context.Context, o ...Override) error {
-	if l.set.Load() == nil {
-		return errZeroLimiter
-	}
-	if err := l.checkOverrides(l.set.Load(), o, l.overrides.Now(l.wall())); err != nil {
-		return err
-	}
-	isPardon := func(o Override) bool { return o.Effect == EffectPardon }
-	changes, layer := slices.DeleteFunc(slices.Clone(o), isPardon), override.Code
-	if l.settings.overrides && len(changes) > 0 {
-		layer = override.Shared
-		if err := l.settings.store.(StoreOverrider).SetOverrides(orBackground(ctx), l.settings.name, changes); err != nil {
-			return l.remote.overrideError(ctx, err)
-		}
-	}
-	if err := l.override(layer, entriesOf(changes), false, nil); err != nil {
-		return err
-	}
-	return l.pardon(ctx, slices.DeleteFunc(slices.Clone(o), func(o Override) bool { return !isPardon(o) }))
-}
-
-// ReloadOverrides sets the Overrides that a file has, which are those of this process. They take the place of those that the
-// last call of ReloadOverrides or [RateLimiter.ReloadAll] has set; all others stay. An Override that has ended is left out.
-// The other errors are those of [RateLimiter.Override].
-func (l *RateLimiter) ReloadOverrides(o ...Override) error {
-	if l.set.Load() == nil {
-		return errZeroLimiter
-	}
-	if err := l.checkOfFile(l.set.Load(), o); err != nil {
-		return err
-	}
-	return l.setOfFile(o)
-}
-
-// Overrides returns all Overrides that have not ended, also those of other processes and of files, in the order of the
-// clients and then the addresses. IPv4 addresses in IPv6 are written as IPv4. The error is that of the [Store].
-func (l *RateLimiter) Overrides(ctx context.Context) ([]Override, error) {
-	if l.settings.overrides {
-		if err := l.readOverrides(orBackground(ctx)); err != nil {
-			return nil, err
-		}
-	}
-	l.changing.Lock()
-	defer l.changing.Unlock()
-	now := l.overrides.Now(l.wall())
-	all := slices.DeleteFunc(l.overrides.All(override.Code, override.Shared, override.File), func(e override.Entry) bool { return e.Ended(now) })
-	return overridesOf(all), nil
-}
-
-// OverrideStats returns how many requests Overrides have changed, and how many Overrides there are.
-func (l *RateLimiter) OverrideStats() OverrideStats {
-	b, now := &l.overrides, l.overrides.Now(l.wall())
-	set := b.Set()
-	return OverrideStats{b.Blocked.Load(), b.Exempted.Load(), b.Rated.Load(),
-		set.Live(override.Block, now), set.Live(override.Exempt, now), set.Live(override.Rate, now)}
-}
-
-// wall returns the time of the clock that people read, which goes on while the machine sleeps.
-func (l *RateLimiter) wall() time.Time { return wallOf(l.settings.clock) }
-
-// wallOf returns the time of the clock c or, if it is nil, that of the machine's clock that people read.
-func wallOf(c Clock) time.Time {
-	if c != nil {
-		return c.Now()
-	}
-	return time.Now().Round(0)
-}
-
-// override changes the overrides of this layer, as Board.Plan says, and decides anew on callers who wait. If the changes were
-// read from the store, versions are the version since which they were made, and the new one. If another goroutine has made
-// changes since, override does nothing, because the next read has all of them.
-func (l *RateLimiter) override(layer override.Layer, changes []override.Entry, whole bool, versions *[2]override.Version) error {
-	l.time.Renew()
-	l.changing.Lock()
-	defer l.changing.Unlock()
-	if versions != nil {
-		if l.overrides.Version() != versions[0] {
-			return nil
-		}
-		l.overrides.SetVersion(versions[1])
-	}
-	touched, n, commit := l.overrides.Plan(layer, changes, whole, l.overrides.Now(l.wall()))
-	if layer != override.Shared && n > override.MaxOwn {
-		return &ConfigError{"overrides", n, "must be at most " + strconv.Itoa(override.MaxOwn)}
-	}
-	l.waiters.ChangeRules(func(instant) { commit() }, func(in *waitline.Waiter) bool {
-		req := in.Owner.(*ruleWait).req
-		met := touched.Find(req.Client, req.IP)
-		return !met.None()
-	})
-	l.retries.Wake()
-	return nil
-}
-
-// checkOverrides returns everything that is wrong with these Overrides at the time now, for the rules in set.
-func (l *RateLimiter) checkOverrides(set *ruleSet, all []Override, now time.Time) error {
-	var problems []error
-	for i := range all {
-		o, path := all[i].out(), "overrides["+strconv.Itoa(i)+"]"
-		if field, value, reason := o.Check(now); field != "" {
-			problems = append(problems, &ConfigError{path + "." + field, value, reason})
-			continue
-		}
-		check := newRuleCheck(&l.settings)
-		rules := set.rules
-		if len(o.Rules) > 0 {
-			rules = nil
-		}
-		for _, name := range o.Rules {
-			if r := set.named(name); r != nil {
-				rules = append(rules, r)
-			} else if o.Effect != override.Lift {
-				check.within(path+".rules", &unknownRule{name, set})
-			}
-		}
-		if o.Effect == override.Rate && len(check.problems) == 0 {
-			checkOverrideRate(check, path, o, rules)
-		}
-		problems = append(problems, check.problems...)
-	}
-	return errors.Join(problems...)
-}
-
-// checkOverrideRate checks the rate of o, which is for these rules. path is how errors name o.
-func checkOverrideRate(check *ruleCheck, path string, o *override.Override, rules []*activeRule) {
-	fits := 0
-	for _, r := range rules {
-		if r.Limiter != nil || !r.key.Has(partOf(o)) {
-			if len(o.Rules) > 0 {
-				part := map[keyspec.Kind]string{keyspec.User: "client", keyspec.IP: "address"}[partOf(o)]
-				reason := "must have only rules whose keys belong to one " + part + ": others would get the rate, too"
-				check.problems = append(check.problems, &ConfigError{path + ".rules", strconv.Quote(r.Name), reason})
-			}
-			continue
-		}
-		fits++
-		check.addRate(&checkedRule{r.Rule, path, true, r.isDefault}, path+".rate", Rate(o.Rate))
-		check.within(path+".rate", algorithms[r.Algorithm].otherWindow(r.Rate, Rate(o.Rate)))
-		check.within(path+".rate", r.Warmup.fits(Rate(o.Rate)))
-	}
-	if fits == 0 && len(o.Rules) == 0 {
-		check.problems = append(check.problems, &ConfigError{path + ".rate", Rate(o.Rate), "has no rule: the keys of none belong to one client, or address"})
-	}
-}
-
 // partOf returns the part that a key must have so that it belongs to the one whom o is for.
 func partOf(o *override.Override) keyspec.Kind {
 	if o.IP != "" {
@@ -270,125 +110,45 @@ func partOf(o *override.Override) keyspec.Kind {
 	return keyspec.User
 }
 
-// takes reports whether the override e, which has a rate, can be applied to the rule r.
-func (r *activeRule) takes(e *override.Entry) bool {
-	rate := Rate(e.Rate)
-	return r.Limiter == nil && r.key.Has(partOf(&e.Override)) && algorithms[r.Algorithm].validate(rate) == nil &&
-		algorithms[r.Algorithm].otherWindow(r.Rate, rate) == nil && r.Warmup.fits(rate) == nil
+// A Penalty makes a rule block a key for some time after many denials. The zero Penalty does not.
+//
+// A denial by the rule is a strike. If a key has After strikes within the time Within, it is blocked for the time For: all
+// its requests are denied, with [ReasonPenalty]. While a key is blocked, denials are no strikes, so a client who goes on
+// sending is not blocked for longer. Not every denial is a strike: only one by the key's own state, of a request that does
+// not wait. A denial because others wait, or by a [FailurePolicy], and the repeated answer of a retry are none.
+//
+// [RateLimiter.Reset] ends the block of a key, and so does an [Override] with [EffectPardon].
+type Penalty struct {
+	After  int           // how many denials begin a block: at least 1; 0 only in the zero Penalty
+	Within time.Duration // how long strikes count together, from the first one: from a microsecond to 366 days
+	For    time.Duration // how long the first block lasts: from a microsecond to 366 days
+
+	// If Most is not 0, a block that begins less than Most after the end of the last one lasts twice as long as that, but
+	// no longer than Most. Most is at least For, and at most 366 days.
+	Most time.Duration
 }
 
-// overridden reports whether there may be an Override for req, so that the general path must decide. It allocates nothing.
-func (l *RateLimiter) overridden(req *Request) bool {
-	if l.settings.overrides {
-		l.readOverridesSometimes()
-	}
-	set := l.overrides.Set()
-	if set == nil {
-		return false
-	}
-	met := set.Find(req.Client, req.IP)
-	return !met.None()
-}
-
-// readOverridesSometimes reads the list in the store, beside the caller, if it was last read more than a second ago.
-func (l *RateLimiter) readOverridesSometimes() {
-	if l.overrides.BeginRead(int64(l.time.Now())) {
-		go func() {
-			defer l.overrides.EndRead()
-			_ = l.readOverrides(context.Background()) // if the store cannot be reached, the old copy decides on
-		}()
-	}
-}
-
-// readOverrides reads what has changed in the list of overrides in the store.
-func (l *RateLimiter) readOverrides(ctx context.Context) error {
-	l.changing.Lock()
-	version := l.overrides.Version()
-	l.changing.Unlock()
-	c, err := l.settings.store.(StoreOverrider).OverridesSince(ctx, l.settings.name, OverrideVersion(version))
-	if err != nil {
-		return l.remote.overrideError(ctx, err)
-	}
-	l.overrides.SetClock(c.Now, l.wall())
-	if c.Version == OverrideVersion(version) {
+// validate returns all that makes the Penalty p invalid, joined, or nil. Each error has a field of Penalty.
+func (p Penalty) validate() error {
+	if p == (Penalty{}) {
 		return nil
 	}
-	changes := make([]override.Entry, 0, len(c.Lifted)+len(c.Set))
-	for _, o := range c.Lifted {
-		changes = append(changes, override.NewEntry(*o.out()).Lifting())
+	var errs []error
+	if p.After < 1 {
+		errs = append(errs, &ConfigError{"after", p.After, "must be at least 1"})
 	}
-	return l.override(override.Shared, append(changes, entriesOf(c.Set)...), c.Whole, &[2]override.Version{version, override.Version(c.Version)})
-}
-
-// overrideError returns err, an error of the store, as an error that matches ErrStore, ErrInvalidConfig or that of ctx.
-func (c *storeCaller) overrideError(ctx context.Context, err error) error {
-	if ctx.Err() != nil || errors.Is(err, ErrInvalidConfig) {
-		return cmp.Or(ctx.Err(), err)
+	if !validSpan(p.Within) {
+		errs = append(errs, &ConfigError{"within", p.Within, spanRange})
 	}
-	return storeError(err)
-}
-
-// overridesNow returns the overrides by which a decision is made that begins now.
-func (l *RateLimiter) overridesNow() override.At { return l.overrides.At(l.wall) }
-
-// ruledBy returns what an override says about the rule r, as activeRule.resolved does. ok is false if none decides.
-func ruledBy(u *override.Ruling, r *activeRule) (rate Rate, ok, exempt bool) {
-	e := u.Rule(r.Name, r.takes)
-	if e == nil || e.Effect == override.Rate {
-		return Rate(e.RateOf()), e != nil, false
+	if !validSpan(p.For) {
+		errs = append(errs, &ConfigError{"for", p.For, spanRange})
 	}
-	return unlimitedRate, true, true
-}
-
-// denyBlocked denies d, because an override blocks the request, and returns the answer.
-func (l *RateLimiter) denyBlocked(ctx context.Context, d *decision) (res Result, err error) {
-	rest := d.ruled.Rest()
-	res = Result{RetryAfter: rest, ResetAfter: rest, Reason: ReasonOverride}
-	d.rules, d.parts, d.exempt, d.Now = nil, d.parts[:0], d.exempt[:0], l.time.Now()
-	if !d.decided() {
-		return res, nil
-	}
-	l.overrides.Blocked.Add(1)
-	if l.settings.observer != nil {
-		hash := keytable.HashOfPair(d.request.Client, d.request.IP)
-		l.tell(ctx, &d.request, nil, &verdicts{by: byOverride, hash: hash, now: d.Now}, -1, &res, nil, d.watch.Elapsed(&l.time))
-	}
-	return res, nil
-}
-
-// countOverridden counts d if an override exempts it from a rule, or gives a rule another rate.
-func (l *RateLimiter) countOverridden(d *decision) {
 	switch {
-	case !d.decided():
-		return
-	case d.ruled.Freed > 0:
-		l.overrides.Exempted.Add(1)
+	case p.Most == 0:
+	case !validSpan(p.Most):
+		errs = append(errs, &ConfigError{"most", p.Most, spanRange})
+	case p.Most < p.For:
+		errs = append(errs, &ConfigError{"most", p.Most, "must be at least " + p.For.String() + ", the length of the first block"})
 	}
-	if d.ruled.Rated > 0 {
-		l.overrides.Rated.Add(1)
-	}
-}
-
-// waitBarred waits because the request of d is blocked for the time rest, by an override or a Penalty. Then, or when overrides
-// change before, the error is ErrChanged, and the caller decides anew. If the caller cannot wait so long, it returns the
-// denial of the function deny.
-func (w *ruleWait) waitBarred(rest time.Duration, deny func() (Result, error)) (Result, error) {
-	l := w.limiter
-	changed := l.overrides.Changed()
-	if l.overrides.Set() != w.overrides.Set {
-		return Result{}, waitline.ErrChanged
-	}
-	err := waitError(Result{RetryAfter: rest}, rest, l.time.Patience(w.ctx))
-	if n := l.overrides.Barred.Add(1); err == nil && n > int64(l.settings.maxWaiters) {
-		err = ErrTooManyWaiters
-	}
-	defer l.overrides.Barred.Add(-1)
-	if err != nil {
-		res, problem := deny()
-		return res, errors.Join(err, problem)
-	}
-	if err := l.time.Sleep(w.ctx, l.time.Now(), rest, changed); err != nil {
-		return Result{}, err
-	}
-	return Result{}, waitline.ErrChanged
+	return errors.Join(errs...)
 }

@@ -118,16 +118,3 @@ func resultOf(p *engine.Part, degraded bool) (res Result) {
 	res.Delay, res.Degraded = p.Delay, degraded
 	return res
 }
-
-// reasonOf returns the Reason of the Result for a rule's answer p. o says what gave the answer.
-func reasonOf(p *engine.Part, o *origin) Reason {
-	switch {
-	case p.Granted():
-		return ""
-	case o.penalized:
-		return ReasonPenalty
-	case p.Ends && o.by != byPolicy:
-		return ReasonBusy
-	}
-	return ""
-}

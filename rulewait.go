@@ -88,7 +88,7 @@ func (w *ruleWait) moves(line keytable.Hash) bool {
 	if version == w.version {
 		return false
 	}
-	w.version, w.set, w.overrides = version, w.limiter.set.Load(), w.limiter.overridesNow()
+	w.version, w.set, w.overrides = version, w.limiter.set.Load(), w.limiter.overrides.now()
 	d, err := w.prepared()
 	defer w.drop()
 	return err != nil || d.ruled.Block != nil || d.waiting.Set != line || !d.denies() || !w.limiter.needsCall(d)
@@ -173,6 +173,30 @@ func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *
 		Stands: l.remote == nil && d.custom >= 0 && d.origins[d.custom].by == 0,
 	}
 	return &w.last
+}
+
+// waitBarred waits because the request of d is blocked for the time rest, by an override or a Penalty. Then, or when overrides
+// change before, the error is ErrChanged, and the caller decides anew. If the caller cannot wait so long, it returns the
+// denial of the function deny.
+func (w *ruleWait) waitBarred(rest time.Duration, deny func() (Result, error)) (Result, error) {
+	l := w.limiter
+	changed := l.overrides.Changed()
+	if l.overrides.Set() != w.overrides.Set {
+		return Result{}, waitline.ErrChanged
+	}
+	err := waitError(Result{RetryAfter: rest}, rest, l.time.Patience(w.ctx))
+	if n := l.overrides.Barred.Add(1); err == nil && n > int64(l.settings.maxWaiters) {
+		err = ErrTooManyWaiters
+	}
+	defer l.overrides.Barred.Add(-1)
+	if err != nil {
+		res, problem := deny()
+		return res, errors.Join(err, problem)
+	}
+	if err := l.time.Sleep(w.ctx, l.time.Now(), rest, changed); err != nil {
+		return Result{}, err
+	}
+	return Result{}, waitline.ErrChanged
 }
 
 // patience returns how long the caller can still wait before its deadline, and makes d refuse a Delay that is longer.

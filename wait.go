@@ -105,7 +105,7 @@ func (l *RateLimiter) wait(ctx context.Context, req *Request, r *Reservation, te
 	w := ruleWait{limiter: l, ctx: orBackground(ctx), req: req, reserves: r, term: term}
 	for {
 		w.version = l.waiters.Version() // read before the rules, so that a change in between is noticed
-		if w.set, w.overrides = l.set.Load(), l.overridesNow(); w.set == nil || req.validate() != nil || w.ctx.Err() != nil || l.takesID(req, true) != nil {
+		if w.set, w.overrides = l.set.Load(), l.overrides.now(); w.set == nil || req.validate() != nil || w.ctx.Err() != nil || l.takesID(req, true) != nil {
 			return l.check(w.ctx, req, engine.ModeTake)
 		}
 		if res, err := w.wait(); !errors.Is(err, waitline.ErrChanged) {
@@ -266,7 +266,7 @@ func (w *ruleWait) hold(res Result, at instant, problems error) (Result, error) 
 // rematch finds the rules for a waiting request again, because the rules have changed.
 func (l *RateLimiter) rematch(in *waitline.Waiter) {
 	w := in.Owner.(*ruleWait)
-	w.set, w.overrides = l.set.Load(), l.overridesNow()
+	w.set, w.overrides = l.set.Load(), l.overrides.now()
 	d := w.d
 	if d == nil {
 		d = w.newDecision()
