@@ -90,7 +90,7 @@ var penaltyMutants = []mutant{
 		by: "TestPenaltyWaits", why: "a block ends at its end"},
 	{name: "one-no-strike-strikes", file: "lua/penaltyone.lua",
 		old: "return strikes and n > 0 and", new: "return n > 0 and",
-		by: "TestStrikesInTurn", why: "a request that waits does not strike"},
+		by: "TestNoStrike", why: "a request that waits does not strike"},
 	{name: "one-zero-strikes", file: "lua/penaltyone.lua",
 		old: "return strikes and n > 0 and", new: "return strikes and",
 		by: "TestStrikesInTurn", why: "who has left, or wants nothing, does not strike"},

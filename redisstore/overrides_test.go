@@ -110,6 +110,7 @@ func TestOverridesInOneCall(t *testing.T) {
 	assert.ElementsMatch(t, []ratelimit.Override{blockOf("a", "z"), blockOf("b")}, change.Set)
 	assert.ElementsMatch(t, []ratelimit.Override{blockOf("a"), blockOf("a", "x"), blockOf("a", "y")}, change.Lifted)
 	assert.Len(t, since(t, s, ratelimit.OverrideVersion{}).Set, 3)
+	assert.Equal(t, before.Number+5, change.Version.Number, "each of the five has changed once")
 	set(t, s)
 	assert.Equal(t, change.Version, since(t, s, before).Version, "no change is no version")
 }

@@ -163,7 +163,7 @@ func (s *Store) takeOne(ctx context.Context, a *ratelimit.Ask) ([]ratelimit.Resu
 	return s.conn.sender(ctx, it.key.text).ask(ctx, &it)
 }
 
-// Reset deletes the states of the asks, so that their keys count as unused. It fails with the same errors
+// Reset deletes the states of the asks, their strikes and blocks, so that their keys count as unused. It fails with the same errors
 // as [Store.Take].
 func (s *Store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	if s != nil && s.conn != nil {
