@@ -4,8 +4,8 @@ import "errors"
 
 // batched combines calls and returns the calls to send. Several calls that have the same plan (rate and
 // algorithm) and only one caller each are replaced by one call, a batch, whose script decides all their keys.
-// Two kinds of calls are sent as they are: those for a sliding window log, and those that also take units for
-// later requests.
+// Three kinds of calls are sent as they are: those for a sliding window log, those that also take units for
+// later requests, and those with a Penalty.
 func (c *conn) batched(calls []*call) []*call {
 	if !c.oneServer || len(calls) == 1 {
 		return calls
@@ -16,7 +16,7 @@ func (c *conn) batched(calls []*call) []*call {
 	batches := make(map[plan]*call)
 	for _, call := range calls {
 		shared := call.shared
-		if shared == nil || shared.kind == 's' || len(shared.costs) > 1 || shared.ahead > 0 {
+		if shared == nil || shared.kind == 's' || len(shared.costs) > 1 || shared.ahead > 0 || penalized(shared.ask) {
 			made = append(made, call)
 			continue
 		}

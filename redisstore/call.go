@@ -51,6 +51,17 @@ type shared struct {
 	lease          leaseCall
 }
 
+// tail returns the arguments of the script that follow the costs.
+func (s *shared) tail() []any {
+	switch {
+	case s.ahead > 0:
+		return s.lease.args()
+	case penalized(s.ask):
+		return append(penaltyArgs(nil, s.ask.Penalty), flag(s.strikes))
+	}
+	return nil
+}
+
 // A waiter is a caller that waits for a call to end.
 type waiter struct {
 	cost     int64
@@ -231,10 +242,12 @@ func (c *call) retries(now time.Time) bool {
 func (c *call) command(ctx context.Context, env string, whole bool, sending func()) *noRetry {
 	keys, tail := c.keys, c.args
 	if shared := c.shared; shared != nil {
-		c.script = oneScripts[shared.kind]
-		if shared.ahead > 0 {
-			c.script = aheadScripts[shared.kind]
-			keys, tail = append(keys[:1:1], aheadKey(keys[0])), shared.lease.args()
+		c.script, tail = oneScripts[shared.kind], shared.tail()
+		switch {
+		case shared.ahead > 0:
+			c.script, keys = aheadScripts[shared.kind], append(keys[:1:1], aheadKey(keys[0]))
+		case penalized(shared.ask):
+			c.script, keys = penalOneScripts()[shared.kind], append(keys[:1:1], penaltyKey(keys[0]))
 		}
 	}
 	all := c.words[:0]
@@ -282,10 +295,7 @@ func (c *call) without(args []any) []any {
 		return args
 	case c.shared != nil:
 		args = slices.Clone(args)
-		last := args[len(args)-len(c.shared.costs):]
-		if c.shared.ahead > 0 {
-			last = args[len(args)-len(c.shared.costs)-len(c.shared.lease.args()):]
-		}
+		last := args[len(args)-len(c.shared.costs)-len(c.shared.tail()):]
 		for i, n := range c.shared.costs {
 			last[i] = n
 		}

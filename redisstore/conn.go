@@ -312,6 +312,9 @@ func (c *conn) results(call *call) []ratelimit.Result {
 		return nil
 	}
 	denied := slices.ContainsFunc(results, func(r ratelimit.Result) bool { return r.RetryAfter > 0 })
+	if penalized(shared.ask) && state.known != 'b' {
+		denied, state = false, snapshot{} // the next denial must be counted
+	}
 	c.denials.learn(call, state, denied)
 	c.stats.leased.Add(uint64(taken))
 	c.leases.fill(shared, taken, state.at, results[len(results)-1])

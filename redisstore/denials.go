@@ -42,6 +42,10 @@ type denial struct {
 	plan      plan
 	state     snapshot
 
+	// warmup and penalty are those of the ask. If penalty is not zero, the state says at most that the key is blocked.
+	warmup  ratelimit.Warmup
+	penalty ratelimit.Penalty
+
 	// The server had this state at some instant between sent and received, which are readings of
 	// conn.clock.
 	sent, received time.Duration
@@ -68,7 +72,7 @@ func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	held := shard.held[id]
-	if held == nil || held.algorithm != a.Algorithm || held.rate != a.Rate {
+	if held == nil || held.algorithm != a.Algorithm || held.rate != a.Rate || held.warmup != a.Warmup || held.penalty != a.Penalty {
 		return false
 	}
 	// It is not known exactly how much time has passed since the server had this state. Whether to deny
@@ -98,7 +102,14 @@ func (d *denials) learn(c *call, state snapshot, denied bool) {
 		return
 	}
 	a := c.shared.ask
-	id := stateIDOf(a)
+	d.keep(stateIDOf(a), &denial{
+		algorithm: a.Algorithm, rate: a.Rate, penalty: a.Penalty, plan: c.shared.plan, state: state, sent: c.began, received: c.ended,
+	}, denied)
+}
+
+// keep stores what is known about the state with this identity. If denied is false, it does so only in place of what
+// was known before.
+func (d *denials) keep(id stateID, known *denial, denied bool) {
 	shard := d.shard(id)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
@@ -109,10 +120,10 @@ func (d *denials) learn(c *call, state snapshot, denied bool) {
 		if shard.held == nil {
 			shard.held = make(map[stateID]*denial)
 		}
-		d.makeRoom(shard, c.ended)
+		d.makeRoom(shard, known.received)
 		d.size.Add(1)
 	}
-	shard.held[id] = &denial{a.Algorithm, a.Rate, c.shared.plan, state, c.began, c.ended}
+	shard.held[id] = known
 }
 
 // makeRoom makes room for one more state in a shard. It looks at two arbitrary states and drops those that

@@ -87,6 +87,24 @@ func (s *Store) One(ctx context.Context, a ratelimit.Ask, costs []int64, ahead, 
 	return r, err
 }
 
+// Joined decides about callers of the key of a, which has a Penalty, in one call of the server. Each caller wants one of
+// the costs. It reports whether the fast path of the script decided.
+func (s *Store) Joined(ctx context.Context, a ratelimit.Ask, costs []int64) (results []ratelimit.Result, fast bool, err error) {
+	it, err := s.item(&a)
+	if err != nil {
+		return nil, false, err
+	}
+	shared := shared{item: it, costs: costs}
+	args := append(oneArgs(nil, s.env(), &it, costs, 0, 0), shared.tail()...)
+	reply, err := s.conn.run(ctx, penalOneScripts()[it.kind], []string{it.key.text, penaltyKey(it.key.text)}, args)
+	if err != nil {
+		return nil, false, err
+	}
+	_, fast = reply.(string)
+	results, _, _, err = readOne(&it.plan, reply, costs, 0, 0)
+	return results, fast, err
+}
+
 // Fast charges asks, which are in one slot, and reports whether the fast path of the script
 // decided.
 func (s *Store) Fast(ctx context.Context, asks []ratelimit.Ask) (bool, error) {

@@ -134,7 +134,7 @@ func (ls *leases) of(a *ratelimit.Ask) *lease {
 // spend grants the ask from the units that were taken ahead of requests. It returns false if these units
 // are too few. If the field Look of the ask is true, nothing is spent.
 func (ls *leases) spend(a *ratelimit.Ask) (ratelimit.Result, bool) {
-	if ls == nil || a.N < 0 {
+	if ls == nil || a.N < 0 || penalized(a) {
 		return ratelimit.Result{}, false
 	}
 	ls.mu.Lock()
@@ -167,8 +167,9 @@ func (ls *leases) spend(a *ratelimit.Ask) (ratelimit.Result, bool) {
 // three are zero.
 func (ls *leases) ahead(shared *shared) (units, reserve int64, call leaseCall) {
 	// Each unit of a leaky bucket belongs to a time at which its request may proceed, so no unit can be
-	// kept for a later request. A call that only looks must charge nothing at all.
-	if ls == nil || shared.kind == 'l' || slices.Max(shared.costs) == 0 {
+	// kept for a later request. A call that only looks must charge nothing at all. With a Penalty, the server must
+	// see each request, because a block denies what units taken ahead would grant.
+	if ls == nil || shared.kind == 'l' || slices.Max(shared.costs) == 0 || penalized(shared.ask) {
 		return 0, 0, call
 	}
 	now := time.Now()

@@ -85,7 +85,7 @@ var outageMutants = []mutant{
 		old: `key + ";a"`, new: `key + ":a"`,
 		by: "TestLeaseNoteName", why: "the state of another key has that name"},
 	{name: "lease-note-kept", file: "store.go",
-		old: ", aheadKey(items[place].key.text), ", new: ", ",
+		old: "aheadKey(key), ", new: "",
 		by: "TestLeasesResetElsewhere", why: "nothing is given back to a state that never had it"},
 	{name: "lease-of-before-reset", file: "lua/aheadback.lua",
 		old: "not first or tonumber(first) > number", new: "not first",

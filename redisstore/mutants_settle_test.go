@@ -76,7 +76,7 @@ var settleMutants = []mutant{
 		old: "    s.marked = nil\n    call", new: "    call",
 		by: "TestSettleStored", why: "a key without receipts is decided by the fast path"},
 	{name: "reset-keeps-receipts", file: "store.go",
-		old: ", receiptsKey(items[place].key.text))", new: ")",
+		old: "receiptsKey(key), ", new: "",
 		by: "TestSettleStored", why: "a Reset removes the receipts"},
 	{name: "settle-not-repeated", file: "settle.go",
 		old: "failed.Class == ClassConnection && ctx.Err() == nil", new: "failed.Class == ClassClosed",

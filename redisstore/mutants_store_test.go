@@ -30,7 +30,7 @@ var storeMutants = []mutant{
 		old: "l.lots, l.units = nil, 0\n\t\t}", new: "_ = l\n\t\t}",
 		by: "TestLeasesReset", why: "a Reset drops units taken ahead"},
 	{name: "join-other-plan", file: "sender.go",
-		old: " && last.shared.plan == it.plan", new: "",
+		old: "return s.plan == it.plan && ", new: "return ",
 		by: "TestRatesNotJoined", why: "each caller is answered by its own rate"},
 	{name: "key-queue-out-of-order", file: "sender.go",
 		old: "s.queue = append(s.queue, queue.calls[0])", new: "s.queue = append(s.queue, queue.calls[len(queue.calls)-1])",

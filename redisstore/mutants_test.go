@@ -125,5 +125,6 @@ func TestMutantsApply(t *testing.T) {
 
 // mutants returns all mutants.
 func mutants() []mutant {
-	return slices.Concat(scriptMutants, settleMutants, storeMutants, outageMutants, warmupMutants, onceMutants, heldMutants)
+	return slices.Concat(scriptMutants, settleMutants, storeMutants, outageMutants, warmupMutants, onceMutants, heldMutants,
+		penaltyMutants, overrideMutants)
 }

@@ -182,6 +182,9 @@ func (r *retryable) take(ctx context.Context) (replayed bool, err error) {
 				a.left, a.reset = a.leftBefore, a.resetBefore
 			}
 		}
+		if !r.Look {
+			r.strikeOthers(ctx)
+		}
 	}
 	return false, err
 }
@@ -263,6 +266,9 @@ func (r *retryable) takeOthers(ctx context.Context, mode int) error {
 	errs := make([]error, len(r.others))
 	inParallel(len(r.others), func(i int) {
 		some := r.some(r.others[i])
+		for j := range some {
+			some[j].strikes = false // it is not known yet whether the record will answer; see strikeOthers
+		}
 		reply, err := r.store.take(ctx, some, mode|returnable)
 		var answers []answer
 		if err == nil {
@@ -310,7 +316,7 @@ func (r *retryable) toRecord() string {
 			b.WriteString(" ? ")
 			continue
 		}
-		fmt.Fprintf(&b, " %s %d %d %d %d ", flag(a.granted), a.left, inMicros(a.retry), inMicros(a.reset), inMicros(a.delay))
+		fmt.Fprintf(&b, " %s %d %d %d %d ", a.verdict(), a.left, inMicros(a.retry), inMicros(a.reset), inMicros(a.delay))
 	}
 	return strings.TrimSuffix(b.String(), " ")
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 
 	"github.com/ratelimit-go/ratelimit"
 )
@@ -11,12 +12,20 @@ import (
 // oneScripts contains the scripts that decide one key, by the letter of the algorithm. Each script begins
 // with a fast path: short code for the common states of a key. The fast path replies with only a state, from
 // which this process computes the results. General code after the fast path decides in all other cases.
-var oneScripts = map[byte]*script{
-	't': oneScriptOf('t', oneBucketLua, bucketLua+layersLua),
-	'l': oneScriptOf('l', oneBucketLua, bucketLua+layersLua),
-	'f': oneScriptOf('f', oneFixedLua, windowLua),
-	'c': oneScriptOf('c', oneCounterLua, windowLua),
-	's': oneScriptOf('s', oneLogLua, logLua+holesLua),
+var oneScripts = oneScriptsWith("")
+
+// penalOneScripts returns the same scripts for asks with a Penalty. Their fast path decides only if it grants all.
+var penalOneScripts = sync.OnceValue(func() map[byte]*script { return oneScriptsWith(strikeLua + penaltyOneLua) })
+
+// oneScriptsWith returns the scripts that decide one key. first is Lua text before the fast path.
+func oneScriptsWith(first string) map[byte]*script {
+	return map[byte]*script{
+		't': oneScriptOf('t', first+oneBucketLua, bucketLua+layersLua),
+		'l': oneScriptOf('l', first+oneBucketLua, bucketLua+layersLua),
+		'f': oneScriptOf('f', first+oneFixedLua, windowLua),
+		'c': oneScriptOf('c', first+oneCounterLua, windowLua),
+		's': oneScriptOf('s', first+oneLogLua, logLua+holesLua),
+	}
 }
 
 func oneScriptOf(kind byte, fast, general string) *script {
@@ -117,7 +126,10 @@ func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelim
 		for i, n := range costs {
 			a := r.answer()
 			results[i] = a.result(p.limit)
-			if !a.granted && n <= 1 && behind >= 0 { // no unit was left, so none of the later costs was granted either
+			switch {
+			case a.block > 0:
+				s.recordBlock(&a, n)
+			case !a.granted && n <= 1 && behind >= 0: // no unit was left, so none of the later costs was granted either
 				s.recordDenial(&a)
 			}
 		}

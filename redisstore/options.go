@@ -63,10 +63,11 @@ func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout 
 // WithDenialCache makes the store remember, in this process, the state of a key that was
 // denied. It then denies further requests for that key without a call, for as long as the
 // server would deny them, but for at most d. The default is one second; zero turns the
-// cache off.
+// cache off. A rule with a [ratelimit.Penalty] must count each denial, so the store remembers only
+// the keys that such a rule has blocked.
 //
 // The cache does not deny a request that the server would grant, with one exception: if another
-// process resets the key, or gives back units of the key, this process may deny requests for up
+// process resets or pardons the key, or gives back units of the key, this process may deny requests for up
 // to d longer. The RetryAfter of a denial from the cache may be longer than that of the server, by at
 // most the time that the remembered call took.
 func WithDenialCache(d time.Duration) Option { return func(s *settings) { s.denials = d } }
@@ -84,7 +85,7 @@ func WithDenialCache(d time.Duration) Option { return func(s *settings) { s.deni
 //
 // The more requests a key has, the more units are taken ahead, but at most an eighth of the units that
 // remain. Near the limit, therefore, each request calls the server. No units are taken ahead for a leaky
-// bucket, nor for a decision of several rules.
+// bucket, for a rule with a [ratelimit.Penalty], nor for a decision of several rules.
 func WithLeases(units int) Option { return func(s *settings) { s.leases = int64(units) } }
 
 // validate returns the joined errors of all invalid settings, or nil.

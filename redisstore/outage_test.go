@@ -320,6 +320,20 @@ func TestAccessList(t *testing.T) {
 			_, err = store.Take(t.Context(), apart)
 			require.NoError(t, err)
 		}
+		for range 4 { // a key is blocked, and pardoned
+			take(t, store, penalized(1))
+		}
+		require.NoError(t, store.Pardon(t.Context(), []ratelimit.Ask{penalized(1)}))
+		once := penalized(1)
+		_, _, err := store.Once(t.Context(), ratelimit.Attempt{Client: "b", ID: "x", TTL: time.Hour}, append(apart, once))
+		require.NoError(t, err)
+		last := blockOf("last")
+		last.Until = time.Now().Add(time.Hour)
+		set(t, store, blockOf("a"), blockOf("b"), last)
+		v := since(t, store, ratelimit.OverrideVersion{}).Version
+		set(t, store, ratelimit.Override{Client: "a"}, ratelimit.Override{Client: "b"})
+		require.Len(t, since(t, store, v).Lifted, 2)
+		set(t, store, ratelimit.Override{Client: "last"})
 		require.NoError(t, store.Close())
 		require.NoError(t, store.Reset(t.Context(), asks))
 		assert.Empty(t, store.Stats().Errors)

@@ -14,6 +14,7 @@ type answer struct {
 	granted             bool
 	left                int64         // how many units remain for the key
 	retry, reset, delay time.Duration // the RetryAfter, ResetAfter and Delay of the result
+	block               time.Duration // if a block denies the request: how long the block still lasts
 
 	limit int64 // the limit of the rule; set only for a request with an ID
 
@@ -30,6 +31,10 @@ func (a *answer) charged() bool { return a.at != "" }
 
 // result returns the answer as the Result of a rule with the given limit.
 func (a *answer) result(limit int64) ratelimit.Result {
+	var reason ratelimit.Reason
+	if a.block > 0 {
+		reason = ratelimit.ReasonPenalty
+	}
 	return ratelimit.Result{
 		Allowed:    a.granted,
 		Limit:      int(limit),
@@ -37,6 +42,7 @@ func (a *answer) result(limit int64) ratelimit.Result {
 		RetryAfter: a.retry,
 		ResetAfter: a.reset,
 		Delay:      a.delay,
+		Reason:     reason,
 	}
 }
 
@@ -72,9 +78,14 @@ type reader struct {
 	err   error // the first error that occurred while reading, or nil
 }
 
-// The method answer reads the five values with which each answer in a reply begins.
+// The method answer reads the five values with which each answer in a reply begins. The first is 1 for a grant, 0 for a
+// denial, and larger if a block denies the request; see penalty.lua.
 func (r *reader) answer() (a answer) {
-	a.granted, a.left = r.number() == 1, r.number()
+	verdict := r.number()
+	a.granted, a.left = verdict == 1, r.number()
+	if verdict > 1 {
+		a.block = micros(verdict - 1)
+	}
 	a.retry, a.reset, a.delay = r.duration(), r.duration(), r.duration()
 	return a
 }

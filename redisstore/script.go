@@ -41,6 +41,20 @@ var (
 	onceLua string
 	//go:embed lua/onceend.lua
 	onceEndLua string
+	//go:embed lua/strike.lua
+	strikeLua string
+	//go:embed lua/penalty.lua
+	penaltyLua string
+	//go:embed lua/penaltyend.lua
+	penaltyEndLua string
+	//go:embed lua/penaltyone.lua
+	penaltyOneLua string
+	//go:embed lua/strikes.lua
+	strikesLua string
+	//go:embed lua/override.lua
+	overrideLua string
+	//go:embed lua/overrides.lua
+	overridesLua string
 
 	//go:embed lua/start.lua
 	startLua string
@@ -76,6 +90,7 @@ const (
 	logs
 	held
 	warms // warmup.lua, which wraps the algorithms for keys that warm up
+	penal // penalty.lua, which wraps the decision if an ask has a Penalty
 
 	families = 1 << iota // the number of possible sets of files
 )
@@ -104,13 +119,31 @@ var takeScripts = scripts{text: func(f family) string {
 	if f&(logs|held) != 0 {
 		fast = ""
 	}
-	return startLua + fast + generalLua(f) + takeLua
+	return startLua + deciding(f, fast)
 }}
 
 // onceScripts decide several asks for a request with an ID, which is charged once.
 var onceScripts = scripts{text: func(f family) string {
-	return startLua + onceLua + generalLua(f) + takeLua + onceEndLua
+	return startLua + onceLua + deciding(f, "") + onceEndLua
 }}
+
+// overrideScript changes the overrides of a limiter, and overridesScript reads what has changed.
+var (
+	overrideScript  = newScript(startLua + overrideLua)
+	overridesScript = newScript(startLua + overridesLua)
+)
+
+// strikesScript counts denials of several keys, which other scripts have denied before.
+var strikesScript = newScript(startLua + strikeLua + strikesLua)
+
+// deciding returns the part of a script that decides several asks. fast is the text of a fast path.
+func deciding(f family, fast string) string {
+	text := fast + generalLua(f) + takeLua
+	if f&penal != 0 {
+		text = strikeLua + penaltyLua + text + penaltyEndLua
+	}
+	return text
+}
 
 // settleScripts give units of earlier charges back, and end holds. exceedScripts can do this too, and can also
 // add units to an earlier charge. Both can handle all algorithms. The code for holds (held) and for keys that

@@ -113,7 +113,7 @@ func (s *sender) join(it *item) *call {
 	}
 	if queue != nil {
 		last := queue.calls[len(queue.calls)-1]
-		if !last.sent && len(last.waiters) < maxJoined && last.shared.plan == it.plan {
+		if !last.sent && len(last.waiters) < maxJoined && last.shared.joins(it) {
 			s.conn.stats.coalesced.Add(1)
 			return last
 		}
@@ -128,6 +128,11 @@ func (s *sender) join(it *item) *call {
 	queue.calls = append(queue.calls, c)
 	s.calls.add(c)
 	return c
+}
+
+// joins reports whether the caller of the given item, which is for the same key, can share the call s.
+func (s *shared) joins(it *item) bool {
+	return s.plan == it.plan && s.strikes == it.strikes && s.ask.Penalty == it.ask.Penalty
 }
 
 // The method end removes the call c, which has ended, and queues the next call for the same key. It must be

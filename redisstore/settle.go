@@ -13,13 +13,16 @@ import (
 // maxTerm is the longest time after which a charge may still be given back.
 const maxTerm = 366 * 24 * time.Hour
 
-// Accepts returns nil if the store can decide asks with the same Algorithm, Rate, Warmup, Receipt and
-// HoldFor as the given ask. Otherwise it returns an error that says why the store cannot decide them.
+// Accepts returns nil if the store can decide asks with the same Algorithm, Rate, Warmup, Receipt, HoldFor
+// and Penalty as the given ask. Otherwise it returns an error that says why the store cannot decide them.
 func (s *Store) Accepts(a ratelimit.Ask) error {
 	if err := s.Supports(a.Algorithm, a.Rate); err != nil {
 		return err
 	}
 	if err := checkWarmup(&a); err != nil {
+		return err
+	}
+	if err := checkPenalty(&a); err != nil {
 		return err
 	}
 	return checkTerm(&a)

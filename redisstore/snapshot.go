@@ -5,7 +5,7 @@ import "github.com/ratelimit-go/ratelimit"
 // A snapshot contains what the reply of a script shows about the state of a key. From the snapshot this process
 // computes which further requests the server would certainly deny. The zero snapshot contains nothing.
 type snapshot struct {
-	known byte  // 'l': the field level is set; 'd': only a denial of one unit is known; 0: nothing is known
+	known byte  // 'l': the field level is set; 'd': only a denial of one unit is known; 'b': block is set; 0: nothing is known
 	at    int64 // the instant of the charges, in microseconds since the Unix epoch
 
 	// level is the state after the charges, if the field known is 'l'.
@@ -15,6 +15,8 @@ type snapshot struct {
 	// known is 'd'. If the state is ahead of the server's clock, both include the time until the clock reaches
 	// the state.
 	retry, reset int64
+
+	block block // if a block has denied a request
 }
 
 // snapshotOf returns the snapshot of a key with the level l (its state) at the plan p (its rate).
@@ -60,6 +62,8 @@ func (s *snapshot) deny(p *plan, n, longest, shortest int64, res *ratelimit.Resu
 			res.RetryAfter = micros(l.wait(p, n))
 		}
 		return true
+	case s.known == 'b':
+		return s.block.deny(p, n, longest, shortest, res)
 	case s.known == 'd' && n == 1 && longest < s.retry:
 		res.Limit, res.RetryAfter, res.ResetAfter = int(p.limit), micros(s.retry-shortest), micros(s.reset-shortest)
 		return true

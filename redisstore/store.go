@@ -28,6 +28,8 @@ var (
 	_ ratelimit.StoreReplayer    = (*Store)(nil)
 	_ ratelimit.StorePartitioner = (*Store)(nil)
 	_ ratelimit.StoreDenier      = (*Store)(nil)
+	_ ratelimit.StorePardoner    = (*Store)(nil)
+	_ ratelimit.StoreOverrider   = (*Store)(nil)
 )
 
 // New returns a Store that uses client. It does not contact the server, which need not be
@@ -86,8 +88,14 @@ func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Res
 	if err != nil {
 		return nil, err
 	}
-	if len(asks) == 1 && asks[0].Receipt == 0 && asks[0].Warmup == (ratelimit.Warmup{}) && asks[0].Algorithm != ratelimit.AlgorithmInFlight {
-		return s.takeOne(ctx, &asks[0])
+	if len(asks) == 1 {
+		a := &asks[0]
+		if a.Receipt == 0 && a.Warmup == (ratelimit.Warmup{}) && a.Algorithm != ratelimit.AlgorithmInFlight {
+			return s.takeOne(ctx, a)
+		}
+		if res := (ratelimit.Result{}); penalized(a) && s.conn.denied(a, &res) {
+			return []ratelimit.Result{res}, nil
+		}
 	}
 	items, looks := make([]item, len(asks)), 0
 	for i := range asks {
@@ -125,7 +133,7 @@ func (s *Store) takeAll(ctx context.Context, items []item, mode int) ([]ratelimi
 // Denied reports whether the denial cache of this process shows that the server would deny the ask. In that
 // case it also returns the result of the denial. It does not call the server; see [WithDenialCache].
 func (s *Store) Denied(a ratelimit.Ask) (res ratelimit.Result, denied bool) {
-	if s == nil || s.conn == nil || a.Warmup != (ratelimit.Warmup{}) {
+	if s == nil || s.conn == nil {
 		return res, false
 	}
 	denied = s.conn.denied(&a, &res)
@@ -155,32 +163,15 @@ func (s *Store) takeOne(ctx context.Context, a *ratelimit.Ask) ([]ratelimit.Resu
 	return s.conn.sender(ctx, it.key.text).ask(ctx, &it)
 }
 
-// Reset deletes the states of the asks, so that their keys count as unused. It fails with the same errors
+// Reset deletes the states of the asks, their strikes and blocks, so that their keys count as unused. It fails with the same errors
 // as [Store.Take].
 func (s *Store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
-	ctx, err := s.checkContext(ctx)
-	if err != nil {
-		return err
+	if s != nil && s.conn != nil {
+		s.conn.leases.forget(asks)
 	}
-	items := make([]item, len(asks))
-	for i := range asks {
-		if algorithms[asks[i].Algorithm] == 0 {
-			return noAlgorithm(asks[i].Algorithm)
-		}
-		items[i].key = s.keyOf(&asks[i])
-	}
-	s.conn.leases.forget(asks)
-	defer s.conn.denials.reset(asks)
-	parts := s.routing.parts(items)
-	errs := make([]error, len(parts))
-	inParallel(len(parts), func(i int) {
-		var keys []string
-		for _, place := range parts[i] {
-			keys = append(keys, items[place].key.text, aheadKey(items[place].key.text), receiptsKey(items[place].key.text))
-		}
-		errs[i] = s.conn.del(ctx, keys)
+	return s.deleteKeys(ctx, asks, func(key string) []string {
+		return []string{key, aheadKey(key), receiptsKey(key), penaltyKey(key)}
 	})
-	return joinFailures(ctx, errs, items, parts)
 }
 
 // Close gives back the units that were taken ahead; see [WithLeases]. Afterwards the store still
@@ -215,6 +206,8 @@ type item struct {
 	id     uint64 // the Receipt of the ask; 0 if it has none
 	term   int64  // for how many microseconds after the charge its units can be given back
 	warmup string // for a key that warms up, the numbers that warmup.lua reads; otherwise empty
+
+	strikes bool // whether a denial of the ask is a strike
 }
 
 func (s *Store) item(a *ratelimit.Ask) (item, error) {
@@ -234,7 +227,10 @@ func (s *Store) item(a *ratelimit.Ask) (item, error) {
 	if err := checkWarmup(a); err != nil {
 		return item{}, err
 	}
-	it := item{a, s.keyOf(a), p, n, a.Shadow, a.Receipt, a.HoldFor.Microseconds(), warmupOf(a, p.burst)}
+	if err := checkPenalty(a); err != nil {
+		return item{}, err
+	}
+	it := item{a, s.keyOf(a), p, n, a.Shadow, a.Receipt, a.HoldFor.Microseconds(), warmupOf(a, p.burst), strikes(a)}
 	switch {
 	case a.Look:
 		it.id = 0 // nothing will be charged, so no receipt is needed
@@ -246,6 +242,11 @@ func (s *Store) item(a *ratelimit.Ask) (item, error) {
 
 // takeInOne decides the items with one script. The items must be in one slot.
 func (s *Store) takeInOne(ctx context.Context, items []item, mode int) ([]ratelimit.Result, error) {
+	began, resets := time.Duration(0), int64(0)
+	learns := len(items) == 1 && mode == 0 && penalized(items[0].ask)
+	if learns {
+		began, resets = s.conn.clock(), s.conn.denials.resetCount()
+	}
 	reply, err := s.take(ctx, items, mode)
 	if err != nil {
 		return nil, err
@@ -256,6 +257,9 @@ func (s *Store) takeInOne(ctx context.Context, items []item, mode int) ([]rateli
 	answers, err := answersIn(reply, len(items), false)
 	if err != nil {
 		return nil, err
+	}
+	if learns {
+		s.conn.denials.learnBlock(&items[0], &answers[0], began, s.conn.clock(), resets)
 	}
 	results := make([]ratelimit.Result, len(items))
 	for i := range answers {
@@ -311,7 +315,8 @@ func (s *Store) arguments(items []item, mode int) (keys []string, args []any, ne
 			keys = append(keys, receiptsKey(it.key.text))
 		}
 	}
-	return keys, args, needs
+	keys, args, penalties := addPenalties(items, mode, keys, args)
+	return keys, args, needs | penalties
 }
 
 func flag(on bool) string {

@@ -15,7 +15,7 @@
 -- this reply, the client computes the result of each caller. The general code returns a list: how
 -- many units were taken ahead; the instant of the charge; how long the state stays as it is because
 -- it is ahead of now, or -1 if the answers are based on a state that was not stored; and for each
--- caller what take.lua returns for a key.
+-- caller what take.lua returns for a key, or penalty.lua if the script counts denials.
 --
 -- For several keys, which cannot be logs, it returns now, and for each key the state as it was
 -- stored, or '' if there was none, or nil if the fast path did not apply or the state could not be
@@ -40,13 +40,15 @@ local reply, size = {0, at, 0}, 3
 for i = from, #ARGV do
   local n = tonumber(ARGV[i])
   kind.look(a, state, at, max(n, 1))
-  local granted = a.retry == 0
+  local rest = barred and judge(n, a.retry == 0) or 0
+  local granted = a.retry == 0 and rest == 0
   if n > 0 then
     wanted, all, charged = true, all and granted, charged or granted
     if granted then kind.charge(a, state, at, n) end
   end
   reply[size + 1], reply[size + 2] = granted and 1 or 0, a.left
   reply[size + 3], reply[size + 4], reply[size + 5] = later(a.retry, at - now), later(a.reset, at - now), a.delay
+  if rest > 0 then deny(reply, size, rest) end
   size = size + 5
 end
 if all and ahead > 0 then

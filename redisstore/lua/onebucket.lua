@@ -38,12 +38,13 @@ do
     end
     if debt then
       local failed, value
-      local after, all, ahead, first, last = debt, true, ARGV[7] and ARGV[6], 6, #ARGV
+      local after, all, ahead, first, last = debt, not stopped, ARGV[7] and ARGV[6], 6, #ARGV
       if many then ahead, first, last = nil, 5 + k, 5 + k elseif ahead then first = 8 end
       for i = first, last do
         local more = after + ARGV[i] * unit
         if more <= full then after = more else all = false end
       end
+      if barred and not all then after = debt end -- the general code must count the denials
       if all and ahead then
         local room = full - after
         local n = math.min(ahead, (room - room % unit) / unit - ARGV[7])
@@ -62,7 +63,7 @@ do
       end
       if many then
         many[k + 1] = not failed and (v or '') -- a key that cannot be stored does not affect the others
-      else
+      elseif all or not barred then
         return not ahead and value or s .. ' ' .. us .. (v and ' ' .. v or '')
       end
     elseif many then

@@ -22,12 +22,13 @@ do
     end
     if used then
       local failed, value
-      local after, all, ahead, first, last = used, true, ARGV[5] and ARGV[4], 4, #ARGV
+      local after, all, ahead, first, last = used, not stopped, ARGV[5] and ARGV[4], 4, #ARGV
       if many then ahead, first, last = nil, 3 + k, 3 + k elseif ahead then first = 6 end
       for i = first, last do
         local more = after + ARGV[i]
         if more <= limit then after = more elseif ARGV[i] ~= '0' then all = false end
       end
+      if barred and not all then after = used end -- the general code must count the denials
       if all and ahead then after = after + math.max(0, math.min(ahead, limit - after - ARGV[5])) end
       if after > used then
         local ms = (per - offset) / 1000 + pad
@@ -36,7 +37,7 @@ do
       end
       if many then
         many[k + 1] = not failed and (v or '') -- a key that cannot be stored does not affect the others
-      else
+      elseif all or not barred then
         return not ahead and value or s .. ' ' .. us .. (v and ' ' .. v or '')
       end
     elseif many then

@@ -25,7 +25,7 @@ do
     end
   end
   if oldest or not head[1] then
-    local used, fast, all, ahead = total - base, true, true, ARGV[5] and ARGV[4]
+    local used, fast, all, ahead = total - base, true, not stopped, ARGV[5] and ARGV[4]
     local after = used
     for j = ahead and 6 or 4, #ARGV do
       local n = ARGV[j] + 0
@@ -38,7 +38,7 @@ do
         fast = fast and (must <= size or want > limit)
       end
     end
-    if fast then
+    if fast and (all or not barred) then -- the general code must count the denials
       if all and ahead then after = after + math.max(0, math.min(ahead, limit - after - ARGV[5])) end
       if after > used then
         local sum, ms = total + after - used, per / 1000 + pad

@@ -9,6 +9,10 @@
 
 local call, pcall, format, sub, match = redis.call, redis.pcall, string.format, string.sub, string.match
 local s, us, pad, heals
+
+-- These two are set only in scripts that count denials, see strike.lua: barred is a table that has for each ask that a
+-- block denies how long the block still lasts, and stopped is true if it denies the only key from the start.
+local barred, stopped
 if ARGV[1] == '' then
   local t = call('TIME')
   s, us, pad, heals = t[1], t[2], 1000, true

@@ -51,7 +51,7 @@ if ARGV[2] == '0' then
     end
     reply[i + 1], passes = v or '', passes and (fits or ARGV[j + 3] == '1')
   end
-  if fast then
+  if fast and (passes or not barred) then -- a denial may be a strike, which only penalty.lua can count
     for i = 1, passes and #KEYS or 0 do
       if values[i] then call('SET', KEYS[i], values[i], 'PX', expires[i]) end
     end

@@ -1,0 +1,280 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// maxOverrides is how many overrides the list of a limiter may have.
+const maxOverrides = 10_000
+
+// maxInstant is the last microsecond after the Unix epoch that a double holds exactly. An override that ends later is
+// never removed because it has ended.
+const maxInstant = 1<<53 - 1
+
+// overrideKeys returns the names of the four keys in the server that have the overrides of a limiter; see override.lua. The
+// names of states begin with other letters in the braces.
+func (s *settings) overrideKeys(limiter string) []string {
+	var b strings.Builder
+	b.WriteString(s.prefix + ":{o")
+	writeText(&b, limiter)
+	b.WriteString("}:" + version + "o")
+	list := b.String()
+	return []string{list, list + ";v", list + ";l", list + ";u"}
+}
+
+// SetOverrides changes the list of overrides of the limiters with this name, which all processes share; see
+// [ratelimit.StoreOverrider]. It fails with the same errors as [Store.Take]. If it returns an error of the server, the
+// changes may have been made, all of them or none, and it may be called again with the same overrides.
+func (s *Store) SetOverrides(ctx context.Context, limiter string, o []ratelimit.Override) error {
+	ctx, err := s.checkContext(ctx)
+	if err != nil {
+		return err
+	}
+	args := []any{s.env(), strconv.FormatUint(max(rand.Uint64(), 1), 10), maxOverrides}
+	for i := range o {
+		if args, err = appendOverride(args, fmt.Sprintf("overrides[%d].", i), o[i]); err != nil {
+			return err
+		}
+	}
+	if len(o) == 0 {
+		return nil
+	}
+	reply, err := s.runAgain(ctx, overrideScript, s.overrideKeys(limiter), args)
+	if err == nil && reply == int64(0) {
+		err = &ratelimit.ConfigError{Field: "overrides", Value: len(o), Reason: fmt.Sprintf(
+			"must make no list of more than %d overrides for limiter %q in the store", maxOverrides, limiter)}
+	}
+	return err
+}
+
+// OverridesSince returns what has changed in the list of overrides of the limiters with this name since the given
+// version; see [ratelimit.StoreOverrider]. It fails with the same errors as [Store.Take].
+func (s *Store) OverridesSince(
+	ctx context.Context, limiter string, since ratelimit.OverrideVersion,
+) (change ratelimit.OverrideChange, err error) {
+	if ctx, err = s.checkContext(ctx); err != nil {
+		return change, err
+	}
+	args := []any{s.env(), strconv.FormatUint(since.List, 10), strconv.FormatUint(since.Number, 10)}
+	reply, err := s.runAgain(ctx, overridesScript, s.overrideKeys(limiter)[:3], args)
+	if err != nil {
+		return change, err
+	}
+	return readChange(reply)
+}
+
+// runAgain runs a script that may be run twice: if the connection broke, it runs the script once more.
+func (s *Store) runAgain(ctx context.Context, script *script, keys []string, args []any) (any, error) {
+	reply, err := s.conn.run(ctx, script, keys, args)
+	var failed *Error
+	if errors.As(err, &failed) && failed.Class == ClassConnection && ctx.Err() == nil {
+		reply, err = s.conn.run(ctx, script, keys, args)
+	}
+	return reply, err
+}
+
+// readChange reads the reply of overrides.lua.
+func readChange(reply any) (change ratelimit.OverrideChange, err error) {
+	items, _ := reply.([]any)
+	if len(items) != 7 {
+		return change, newError(ClassOther, fmt.Errorf("the script replied %d items", len(items)))
+	}
+	r := reader{items: items}
+	change.Now = time.Unix(r.number(), 1000*r.number())
+	change.Version.List, err = strconv.ParseUint(r.text(), 10, 64)
+	change.Version.Number = uint64(r.number())
+	change.Whole = r.number() == 1
+	if err = errors.Join(err, r.err); err != nil {
+		return ratelimit.OverrideChange{}, newError(ClassOther, err)
+	}
+	set, _ := r.next().([]any)
+	lifted, _ := r.next().([]any)
+	for r.items = set; len(r.items) > 1 && err == nil; {
+		var o ratelimit.Override
+		o, err = overrideOf(r.text(), r.text())
+		change.Set = append(change.Set, o)
+	}
+	for r.items = lifted; len(r.items) > 0 && err == nil; {
+		var o ratelimit.Override
+		o, err = whomOf(r.text())
+		change.Lifted = append(change.Lifted, o)
+	}
+	if err != nil {
+		return ratelimit.OverrideChange{}, newError(ClassCorrupt, err)
+	}
+	return change, nil
+}
+
+// effectLetters are the letters for the effects that a list has.
+var effectLetters = map[string]string{ratelimit.EffectBlock: "b", ratelimit.EffectExempt: "e", ratelimit.EffectRate: "r"}
+
+// appendOverride appends to args what override.lua needs to make the change o. The field of an error begins with path.
+func appendOverride(args []any, path string, o ratelimit.Override) ([]any, error) {
+	whom := "c" + withLength(o.Client)
+	switch {
+	case (o.Client == "") == (o.IP == ""):
+		return nil, &ratelimit.ConfigError{Field: path + "client", Value: o.Client, Reason: "must be set, or ip, and not both"}
+	case o.IP != "":
+		ip, ok := prefixOf(o.IP)
+		if !ok {
+			return nil, &ratelimit.ConfigError{Field: path + "ip", Value: o.IP, Reason: "must be an address or a prefix"}
+		}
+		whom = "i" + withLength(ip)
+	}
+	rules := slices.Clone(o.Rules)
+	slices.Sort(rules)
+	var names strings.Builder
+	for _, name := range slices.Compact(rules) {
+		names.WriteString(withLength(name))
+	}
+	letter, known := effectLetters[o.Effect]
+	switch {
+	case known:
+		value, err := json.Marshal(valueOf(o))
+		return append(args, "set", whom+letter+names.String(), value, endOf(o.Until)), err
+	case o.Effect != "":
+		return nil, &ratelimit.ConfigError{Field: path + "effect", Value: o.Effect, Reason: "must be block, exempt, rate or empty in a store"}
+	case len(rules) == 0:
+		return append(args, "lift", whom, "", ""), nil
+	}
+	for _, letter := range effectLetters {
+		args = append(args, "drop", whom+letter+names.String(), "", "")
+	}
+	return args, nil
+}
+
+// withLength returns s with its length in bytes before it, so that texts can follow one another.
+func withLength(s string) string { return strconv.Itoa(len(s)) + ":" + s }
+
+// prefixOf returns the address or prefix in text in the form in which all texts for the same addresses are equal. ok is
+// false if text is neither.
+func prefixOf(text string) (prefix string, ok bool) {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		return addr.Unmap().WithZone("").String(), true
+	}
+	p, err := netip.ParsePrefix(text)
+	if addr := p.Addr(); addr.Is4In6() && p.Bits() >= 96 {
+		p = netip.PrefixFrom(addr.Unmap(), p.Bits()-96)
+	}
+	if p = p.Masked(); p.IsSingleIP() {
+		return p.Addr().String(), err == nil
+	}
+	return p.String(), err == nil
+}
+
+// endOf returns the microsecond at which an override with this Until has ended, or "" if it does not end.
+func endOf(until time.Time) string {
+	if until.IsZero() || until.Unix() >= maxInstant/1_000_000 {
+		return ""
+	}
+	us := until.UnixMicro()
+	if until.Nanosecond()%1000 > 0 {
+		us++
+	}
+	return strconv.FormatInt(us, 10)
+}
+
+// An overrideValue is the value of an override in the server, in JSON: all that does not say which override it is. Texts
+// may have any bytes, so they are in base64.
+type overrideValue struct {
+	Rate  *overrideRate `json:"rate,omitempty"`
+	Until *[2]int64     `json:"until,omitempty"` // seconds and nanoseconds
+	Note  []byte        `json:"note,omitempty"`
+}
+
+// An overrideRate is a [ratelimit.Rate].
+type overrideRate struct {
+	Requests int           `json:"requests"`
+	Per      time.Duration `json:"per"` // in nanoseconds
+	Burst    int           `json:"burst,omitempty"`
+}
+
+func valueOf(o ratelimit.Override) (v overrideValue) {
+	if o.Rate != (ratelimit.Rate{}) {
+		v.Rate = &overrideRate{o.Rate.Requests, o.Rate.Per, o.Rate.Burst}
+	}
+	if !o.Until.IsZero() {
+		v.Until = &[2]int64{o.Until.Unix(), int64(o.Until.Nanosecond())}
+	}
+	v.Note = []byte(o.Note)
+	return v
+}
+
+// overrideOf returns the override that a field of the list and its value describe.
+func overrideOf(field, value string) (ratelimit.Override, error) {
+	o, err := whomOf(field)
+	if err != nil {
+		return o, err
+	}
+	var v overrideValue
+	if err := json.Unmarshal([]byte(value), &v); err != nil {
+		return o, fmt.Errorf("the value of the override %q: %w", field, err)
+	}
+	if v.Rate != nil {
+		o.Rate = ratelimit.Rate{Requests: v.Rate.Requests, Per: v.Rate.Per, Burst: v.Rate.Burst}
+	}
+	if v.Until != nil {
+		o.Until = time.Unix(v.Until[0], v.Until[1])
+	}
+	o.Note = string(v.Note)
+	return o, nil
+}
+
+// whomOf returns the override that a field of the list names: its Client or IP, Effect and Rules.
+func whomOf(field string) (o ratelimit.Override, err error) {
+	fail := func() (ratelimit.Override, error) {
+		return ratelimit.Override{}, fmt.Errorf("no override has the name %q", field)
+	}
+	if field == "" {
+		return fail()
+	}
+	whom, rest, ok := cutText(field[1:])
+	if !ok || rest == "" || whom == "" {
+		return fail()
+	}
+	switch field[0] {
+	case 'c':
+		o.Client = whom
+	case 'i':
+		o.IP = whom
+	default:
+		return fail()
+	}
+	for effect, letter := range effectLetters {
+		if rest[:1] == letter {
+			o.Effect = effect
+		}
+	}
+	if o.Effect == "" {
+		return fail()
+	}
+	for rest = rest[1:]; rest != ""; {
+		var rule string
+		if rule, rest, ok = cutText(rest); !ok {
+			return fail()
+		}
+		o.Rules = append(o.Rules, rule)
+	}
+	return o, nil
+}
+
+// cutText returns the text at the beginning of s, which has its length before it, and what follows.
+func cutText(s string) (text, rest string, ok bool) {
+	size, rest, ok := strings.Cut(s, ":")
+	n, err := strconv.Atoi(size)
+	if !ok || err != nil || n < 0 || n > len(rest) {
+		return "", "", false
+	}
+	return rest[:n], rest[n:], true
+}
