@@ -19,7 +19,7 @@ import (
 )
 
 const operatedLimits = `{"rules": [
-  {"endpoint": "/search", "algorithm": "TokenBucket", "rate": "2/d", "penalty": {"after": 2, "within": "1h", "for": "5h"}},
+  {"endpoint": "/search", "algorithm": "TokenBucket", "rate": "2/h", "penalty": {"after": 2, "within": "1h", "for": "5h"}},
   {"endpoint": "/login", "algorithm": "SlidingWindowLog", "rate": "5/d", "key": "ip"},
   {"name": "pair", "endpoint": "/pair", "algorithm": "TokenBucket", "rate": "5/d", "key": "user+ip",
     "penalty": {"after": 2, "within": "1h", "for": "5h"}}
@@ -147,6 +147,7 @@ func TestPardon(t *testing.T) {
 		o.ask(alice)
 	}
 	require.Equal(t, ratelimit.Reason("penalty"), o.ask(alice).Reason)
+	require.Regexp(t, `\nalice +0 +2 +[45]h\S+ `, do(t, "top", "redis://"+o.address, "-config", "limits.json").out, "top shows the block")
 	got := o.run("pardon", "-config", "limits.json", "-client", "alice")
 	require.Equal(t, call{exitOK, "SERVER/0: pardoned client alice in limiter shop\nrules  /search\nleft out: pair\n" +
 		"their keys are not those of one client alone; see ratelimit reset\n", ""}, got)
