@@ -177,7 +177,8 @@ func (e *Explanation) UnmarshalJSON(data []byte) error {
 	for _, r := range in.Rules {
 		e.Rules = append(e.Rules, RuleExplanation{
 			r.Name, r.Match, r.Pattern, KeyType(r.KeyType), r.Key, Algorithm(r.Algorithm), Mode(r.Mode),
-			Rate(r.Rate), RateFrom(r.RateFrom), r.Unit, r.Cost, AnsweredBy(r.AnsweredBy), overrideIn(r.Override), r.Receipts, Held(r.Held), Result(r.Result), r.MaxIn, r.Err,
+			Rate(r.Rate), RateFrom(r.RateFrom), r.Unit, r.Cost, AnsweredBy(r.AnsweredBy), overrideIn(r.Override),
+			r.Receipts, Held(r.Held), Result(r.Result), r.MaxIn, r.Err,
 		})
 	}
 	return nil
@@ -274,10 +275,11 @@ func stateOf(d *decision, i int) (by AnsweredBy, receipts int) {
 	case by != byMemory:
 		return AnsweredBy(sources[by]), 0
 	}
-	if i < len(d.order.Found) {
+	if i < len(d.order.Found) && !d.origins[i].penalized {
 		return places[d.order.Found[i].Place], d.order.Found[i].Receipts
 	}
-	place, receipts := p.Keys.Place(p.Hash, d.Now) // d.order.Found is empty if callers wait for a key of d
+	// d.order.Found is empty if callers wait, and has nothing about a key that is blocked
+	place, receipts := d.rules[i].keys.Place(p.Hash, d.Now)
 	return places[place], receipts
 }
 

@@ -42,7 +42,7 @@ var (
 func NewMemoryStore(opts ...Option) (*MemoryStore, error) {
 	set, err := newSettings(opts)
 	if set.store != nil || set.name != "" || set.observer != nil || set.observeRequests || set.factory != nil ||
-		set.maxWaiters != defaultMaxWaiters || set.policy != FailLocal(1) || set.requestIDs != 0 {
+		set.maxWaiters != defaultMaxWaiters || set.policy != FailLocal(1) || set.requestIDs != 0 || set.overrides {
 		err = errors.Join(err, &ConfigError{"options", "others", "must be WithClock or WithMaxKeys"})
 	}
 	if err != nil {

@@ -76,8 +76,8 @@ func (l *RateLimiter) Overrides(ctx context.Context) ([]Override, error) {
 	l.changing.Lock()
 	defer l.changing.Unlock()
 	now := l.overrides.Now(l.overrides.wall())
-	all := slices.DeleteFunc(l.overrides.All(override.Code, override.Shared, override.File), func(e override.Entry) bool { return e.Ended(now) })
-	return overridesOf(all), nil
+	all := l.overrides.All(override.Code, override.Shared, override.File)
+	return overridesOf(slices.DeleteFunc(all, func(e override.Entry) bool { return e.Ended(now) })), nil
 }
 
 // OverrideStats returns how many requests Overrides have changed, and how many Overrides there are.
@@ -178,7 +178,8 @@ func checkOverrideRate(check *ruleCheck, path string, o *override.Override, rule
 		check.within(path+".rate", r.Warmup.fits(Rate(o.Rate)))
 	}
 	if fits == 0 && len(o.Rules) == 0 {
-		check.problems = append(check.problems, &ConfigError{path + ".rate", Rate(o.Rate), "has no rule: the keys of none belong to one client, or address"})
+		reason := "has no rule: the keys of none belong to one client, or address"
+		check.problems = append(check.problems, &ConfigError{path + ".rate", Rate(o.Rate), reason})
 	}
 }
 
@@ -191,7 +192,7 @@ func (r *activeRule) takes(e *override.Entry) bool {
 
 // meet reports whether there may be an Override for req, so that the general path must decide. It allocates nothing.
 func (o *overrides) meet(req *Request) bool {
-	if o.limiter != nil && o.limiter.settings.overrides {
+	if o.limiter != nil && o.limiter.settings.overrides && !o.limiter.settings.single {
 		o.read()
 	}
 	set := o.Set()

@@ -191,6 +191,10 @@ func (w *ruleWait) waitBarred(rest time.Duration, deny func() (Result, error)) (
 	defer l.overrides.Barred.Add(-1)
 	if err != nil {
 		res, problem := deny()
+		if res.Allowed { // the block has just been lifted
+			w.keep(w.d, res)
+			return w.hold(res, w.d.Now, problem)
+		}
 		return res, errors.Join(err, problem)
 	}
 	if err := l.time.Sleep(w.ctx, l.time.Now(), rest, changed); err != nil {

@@ -14,8 +14,9 @@ import (
 // deadline. It must be safe for concurrent use by multiple goroutines.
 //
 // A Store may have further methods: those of [StoreSupporter], [StoreAccepter], [StoreSettler], [StoreReplayer],
-// [StorePartitioner], [StoreDenier], [StorePardoner] and [StoreOverrider]. Its errors may have the methods of [StoreErrorAnswered], [StoreErrorParts],
-// [StoreErrorCall] and [StoreErrorLater]. To have the compiler check this, write for example
+// [StorePartitioner], [StoreDenier], [StorePardoner] and [StoreOverrider]. Its errors may have the methods of
+// [StoreErrorAnswered], [StoreErrorParts], [StoreErrorCall] and [StoreErrorLater]. To have the compiler check this, write
+// for example
 //
 //	var _ ratelimit.StoreSettler = (*MyStore)(nil)
 type Store interface {

@@ -105,7 +105,8 @@ func (l *RateLimiter) wait(ctx context.Context, req *Request, r *Reservation, te
 	w := ruleWait{limiter: l, ctx: orBackground(ctx), req: req, reserves: r, term: term}
 	for {
 		w.version = l.waiters.Version() // read before the rules, so that a change in between is noticed
-		if w.set, w.overrides = l.set.Load(), l.overrides.now(); w.set == nil || req.validate() != nil || w.ctx.Err() != nil || l.takesID(req, true) != nil {
+		w.set, w.overrides = l.set.Load(), l.overrides.now()
+		if w.set == nil || req.validate() != nil || w.ctx.Err() != nil || l.takesID(req, true) != nil {
 			return l.check(w.ctx, req, engine.ModeTake)
 		}
 		if res, err := w.wait(); !errors.Is(err, waitline.ErrChanged) {

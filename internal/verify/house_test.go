@@ -24,7 +24,7 @@ import (
 
 // The bounds on the root package. Lower them when the package gets better.
 const (
-	maxRootFiles     = 36   // files that are not tests
+	maxRootFiles     = 38   // files that are not tests
 	maxRootLines     = 7900 // in these files
 	maxRootTestFiles = 40
 	maxBackArrows    = 32 // in the best order of the files that the search finds

@@ -120,7 +120,7 @@ func TestMutantsApply(t *testing.T) {
 func mutants() (all []mutant) {
 	for _, some := range [][]mutant{
 		reserveMutants, bucketMutants, windowMutants, decisionMutants, tableMutants, rulesMutants, ratesMutants, partsMutants, settleMutants, tokenMutants,
-		mutantsOfTime, apiMutants, receiptMutants, matchMutants, configMutants, fileMutants, bytesMutants, waitMutants, retryMutants, warmupMutants, explainMutants, httpMutants, transportMutants,
+		mutantsOfTime, operateMutants, apiMutants, receiptMutants, matchMutants, configMutants, fileMutants, bytesMutants, waitMutants, retryMutants, warmupMutants, explainMutants, httpMutants, transportMutants,
 		countMutants, stepMutants, httpMoreMutants, unitsMutants,
 	} {
 		all = append(all, some...)

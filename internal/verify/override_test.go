@@ -1,10 +1,11 @@
-package ratelimit_test
+package verify
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,7 +19,7 @@ import (
 
 // overridden returns a limiter with a rule for each client, one for each address, and one that all share.
 func overridden(t testing.TB, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *ratelimit.FakeClock) {
-	clock := ratelimit.NewFakeClock(epoch)
+	clock := ratelimit.NewFakeClock(newYear)
 	l, err := ratelimit.New([]ratelimit.Rule{
 		{Name: "client", Endpoint: "/", Rate: ratelimit.PerMinute(2)},
 		{Name: "address", Endpoint: "*", Additional: true, Key: ratelimit.KeyIP, Rate: ratelimit.PerMinute(5)},
@@ -38,7 +39,7 @@ func asked(t testing.TB, l *ratelimit.RateLimiter, client, ip string) ratelimit.
 // TestOverrideBlocks proves what a block answers, until when, and that no rule is asked.
 func TestOverrideBlocks(t *testing.T) {
 	l, clock := overridden(t)
-	until := epoch.Add(time.Hour)
+	until := newYear.Add(time.Hour)
 	require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectBlock, Until: until, Note: "ticket"}))
 	for range 3 {
 		blocked := ratelimit.Result{RetryAfter: time.Hour, ResetAfter: time.Hour, Reason: ratelimit.ReasonOverride}
@@ -130,6 +131,8 @@ func TestOverridePrecedence(t *testing.T) {
 			{IP: "203.0.113.0/24", Effect: block}, {IP: "203.0.113.9", Effect: exempt}}, "203.0.113.9", -1, ""},
 		{"the others in it", []ratelimit.Override{
 			{IP: "203.0.113.0/24", Effect: block}, {IP: "203.0.113.9", Effect: exempt}}, "203.0.113.8", 0, ""},
+		{"a network around another one in it", []ratelimit.Override{
+			{IP: "203.0.0.0/16", Effect: exempt}, {IP: "203.0.112.0/24", Effect: block}}, "203.0.113.9", -1, ""},
 		{"the client before the address", []ratelimit.Override{
 			{IP: "203.0.113.9", Effect: block}, {Client: "c", Effect: exempt}}, "203.0.113.9", -1, ""},
 		{"a rule before all rules", []ratelimit.Override{
@@ -172,12 +175,12 @@ func TestOverrideErrors(t *testing.T) {
 		{ratelimit.Override{IP: "localhost", Effect: "block"}, `overrides[1].ip is "localhost": must be an address, such as "203.0.113.9", or a prefix, such as "10.0.0.0/8"`},
 		{ratelimit.Override{Client: "a", Effect: "ban"}, `overrides[1].effect is "ban": must be one of "block", "exempt", "rate", "pardon", or "" to lift`},
 		{ratelimit.Override{Client: "a", Effect: "block", Rules: []string{"cleint"}}, `overrides[1].rules: ratelimit: unknown rule "cleint"; did you mean "client"?`},
-		{ratelimit.Override{Client: "a", Effect: "block", Until: epoch}, `overrides[1].until is 2026-01-01 00:00:00 +0000 UTC: must be in the future: it is 2026-01-01T00:00:00Z now`},
+		{ratelimit.Override{Client: "a", Effect: "block", Until: newYear}, `overrides[1].until is 2026-01-01 00:00:00 +0000 UTC: must be in the future: it is 2026-01-01T00:00:00Z now`},
 		{ratelimit.Override{Client: "a", Effect: "block", Rate: ratelimit.PerSecond(1)}, `overrides[1].rate is 1/s: must be zero, unless the effect is "rate"`},
 		{ratelimit.Override{Client: "a", Effect: "rate", Rate: ratelimit.PerSecond(0)}, `overrides[1].rate.requests is 0: must be at least 1`},
 		{ratelimit.Override{Client: "a", Effect: "rate", Rate: ratelimit.PerSecond(1), Rules: []string{"all"}}, `overrides[1].rules is "all": must have only rules whose keys belong to one client: others would get the rate, too`},
 		{ratelimit.Override{Client: "a", Effect: "block", Note: strings.Repeat("n", 257)}, `overrides[1].note is 257 bytes: must have at most 256 bytes`},
-		{ratelimit.Override{Client: "a", Until: epoch.Add(1)}, `must be zero, unless the effect is "block", "exempt" or "rate"`},
+		{ratelimit.Override{Client: "a", Until: newYear.Add(1)}, `must be zero, unless the effect is "block", "exempt" or "rate"`},
 	} {
 		err := l.Override(t.Context(), good, c.o)
 		require.ErrorContains(t, err, c.want)
@@ -190,7 +193,7 @@ func TestOverrideErrors(t *testing.T) {
 
 // TestPenalty proves when a block begins, how long it lasts, and how it grows.
 func TestPenalty(t *testing.T) {
-	clock := ratelimit.NewFakeClock(epoch)
+	clock := ratelimit.NewFakeClock(newYear)
 	l, err := ratelimit.New([]ratelimit.Rule{{
 		Name: "login", Endpoint: "/", Rate: ratelimit.PerHour(1),
 		Penalty: ratelimit.Penalty{After: 3, Within: time.Minute, For: 10 * time.Minute, Most: 30 * time.Minute},
@@ -242,8 +245,8 @@ type waited struct {
 	at  time.Duration
 }
 
-// waitsFor begins a Wait of the client, which may last for the time patience (0: for ever).
-func waitsFor(l *ratelimit.RateLimiter, client string, patience time.Duration) chan waited {
+// waitOf begins a Wait of the client, which may last for the time patience (0: for ever).
+func waitOf(l *ratelimit.RateLimiter, client string, patience time.Duration) chan waited {
 	c, start := make(chan waited, 1), time.Now()
 	go func() {
 		ctx, cancel := context.Background(), func() {}
@@ -308,7 +311,7 @@ func TestWaitBlocked(t *testing.T) {
 				require.True(t, l.Allow(client, "/").Allowed)
 				require.True(t, l.Allow(client, "/").Allowed)
 			}
-			alice, bob := waitsFor(l, "alice", c.patience), waitsFor(l, "bob", 0)
+			alice, bob := waitOf(l, "alice", c.patience), waitOf(l, "bob", 0)
 			require.NoError(t, c.do(l), c.why)
 			got := <-alice
 			assert.Equal(t, c.at, got.at, c.why)
@@ -331,22 +334,22 @@ func TestWaitPenalty(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, l.Allow("alice", "/").Allowed)
 		for range 3 {
-			got := <-waitsFor(l, "alice", time.Second)
+			got := <-waitOf(l, "alice", time.Second)
 			require.ErrorIs(t, got.err, context.DeadlineExceeded)
 			require.Empty(t, got.res.Reason, "to wait is no strike")
 		}
 		require.Empty(t, l.Allow("alice", "/").Reason)
 		require.Equal(t, ratelimit.ReasonPenalty, l.Allow("alice", "/").Reason)
-		got := <-waitsFor(l, "alice", time.Minute)
+		got := <-waitOf(l, "alice", time.Minute)
 		require.ErrorIs(t, got.err, context.DeadlineExceeded)
 		require.Equal(t, ratelimit.ReasonPenalty, got.res.Reason)
-		got = <-waitsFor(l, "alice", 0)
+		got = <-waitOf(l, "alice", 0)
 		require.NoError(t, got.err)
 		require.Equal(t, 5*time.Minute, got.at)
 
 		l.Allow("alice", "/")
 		require.Equal(t, ratelimit.ReasonPenalty, l.Allow("alice", "/").Reason)
-		waits := waitsFor(l, "alice", 0)
+		waits := waitOf(l, "alice", 0)
 		time.Sleep(20 * time.Second)
 		require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectPardon}))
 		require.Equal(t, 20*time.Second, (<-waits).at, "a pardon ends the wait")
@@ -355,7 +358,7 @@ func TestWaitPenalty(t *testing.T) {
 
 // TestOverridesElsewhere proves that overrides hold for reservations, retries, all results, looks and reloads.
 func TestOverridesElsewhere(t *testing.T) {
-	clock := ratelimit.NewFakeClock(epoch)
+	clock := ratelimit.NewFakeClock(newYear)
 	rules := []ratelimit.Rule{{Name: "client", Endpoint: "/", Rate: ratelimit.PerMinute(5)}, {Name: "other", Endpoint: "/", Rate: ratelimit.PerMinute(9)}}
 	l, err := ratelimit.New(rules, nil, ratelimit.WithClock(clock), ratelimit.WithRequestIDs(time.Hour))
 	require.NoError(t, err)
@@ -410,7 +413,7 @@ func TestOverridesElsewhere(t *testing.T) {
 // TestSharedOverrides proves that two limiters with one store obey the overrides that either of them sets: the one at once,
 // the other within a second of its next decision. A failing store changes nothing.
 func TestSharedOverrides(t *testing.T) {
-	clock := ratelimit.NewFakeClock(epoch)
+	clock := ratelimit.NewFakeClock(newYear)
 	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
 	require.NoError(t, err)
 	faulty := &brokenOverrides{MemoryStore: store}
@@ -422,7 +425,7 @@ func TestSharedOverrides(t *testing.T) {
 	}
 	a, b := limiter(), limiter()
 	require.True(t, asked(t, b, "alice", "").Allowed)
-	require.NoError(t, a.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: "block", Until: epoch.Add(time.Hour)}))
+	require.NoError(t, a.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: "block", Until: newYear.Add(time.Hour)}))
 	require.Equal(t, ratelimit.ReasonOverride, asked(t, a, "alice", "").Reason, "who sets it obeys at once")
 
 	eventually := func(l *ratelimit.RateLimiter, reason ratelimit.Reason, why string) {
@@ -488,4 +491,96 @@ func (s *brokenOverrides) OverridesSince(
 		return ratelimit.OverrideChange{}, errors.New("down")
 	}
 	return s.MemoryStore.OverridesSince(ctx, limiter, since)
+}
+
+// TestOverrideLongest proves that a request which several blocks deny is denied until the last of them ends, and that an
+// exemption denies nothing where no rule applies.
+func TestOverrideLongest(t *testing.T) {
+	l, clock := overridden(t)
+	block := func(rule string, lasts time.Duration) ratelimit.Override {
+		return ratelimit.Override{Client: "alice", Effect: ratelimit.EffectBlock, Rules: []string{rule}, Until: clock.Now().Add(lasts)}
+	}
+	require.NoError(t, l.Override(t.Context(), block("client", time.Hour), block("address", 2*time.Hour), block("all", time.Minute)))
+	require.Equal(t, 2*time.Hour, asked(t, l, "alice", "").RetryAfter)
+	none, err := ratelimit.New([]ratelimit.Rule{{Name: "client", Endpoint: "/a", Rate: ratelimit.PerMinute(2)}}, nil)
+	require.NoError(t, err)
+	require.NoError(t, none.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectExempt}))
+	require.True(t, none.Allow("alice", "/b").Allowed)
+}
+
+// TestOverrideReplaces proves which override takes the place of which, and what is lifted.
+func TestOverrideReplaces(t *testing.T) {
+	l, _ := overridden(t)
+	set := func(effect string, rules ...string) {
+		require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: effect, Rules: rules, Note: "n"}))
+	}
+	count := func() int {
+		all, err := l.Overrides(t.Context())
+		require.NoError(t, err)
+		return len(all)
+	}
+	set("block", "client", "all")
+	set("block", "all", "client", "all")
+	require.Equal(t, 1, count(), "the same rules as a set")
+	set("exempt", "client", "all")
+	set("block", "client")
+	set("block")
+	require.Equal(t, 4, count())
+	set("", "all", "client")
+	require.Equal(t, 2, count(), "those with these rules")
+	set("")
+	require.Zero(t, count(), "all of this client")
+	set("")
+}
+
+// TestStrikesConcurrent proves that 10,000 denials at once begin one block, of the length of the first.
+func TestStrikesConcurrent(t *testing.T) {
+	clock := ratelimit.NewFakeClock(newYear)
+	l, err := ratelimit.New([]ratelimit.Rule{{Name: "r", Endpoint: "/", Rate: ratelimit.PerDay(1),
+		Penalty: ratelimit.Penalty{After: 1, Within: time.Hour, For: time.Minute, Most: 24 * time.Hour}}}, nil, ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	l.Allow("alice", "/")
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			for range 100 {
+				l.Allow("alice", "/")
+			}
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, 1, l.Stats()[0].Penalized)
+	clock.Advance(time.Minute)
+	require.Equal(t, ratelimit.ReasonPenalty, l.Allow("alice", "/").Reason)
+	clock.Advance(2*time.Minute - 1)
+	require.Equal(t, ratelimit.ReasonPenalty, l.Allow("alice", "/").Reason)
+	require.EqualValues(t, 2, l.Stats()[0].Penalized, "the second one lasts twice as long")
+}
+
+// TestStrikesInStore proves which asks of a MemoryStore are strikes.
+func TestStrikesInStore(t *testing.T) {
+	store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(ratelimit.NewFakeClock(newYear)))
+	require.NoError(t, err)
+	ask := ratelimit.Ask{Rule: "r", Key: "k", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerDay(1), N: 1,
+		Penalty: ratelimit.Penalty{After: 1, Within: time.Hour, For: time.Minute}}
+	take := func(change func(a *ratelimit.Ask)) ratelimit.Result {
+		a := ask
+		change(&a)
+		res, err := store.Take(t.Context(), []ratelimit.Ask{a})
+		require.NoError(t, err)
+		return res[0]
+	}
+	require.True(t, take(func(*ratelimit.Ask) {}).Allowed)
+	require.Empty(t, take(func(a *ratelimit.Ask) { a.Look = true }).Reason)
+	require.Empty(t, take(func(a *ratelimit.Ask) { a.NoStrike = true }).Reason)
+	require.Empty(t, take(func(a *ratelimit.Ask) { a.N = 0 }).Reason)
+	require.Empty(t, take(func(a *ratelimit.Ask) { a.Shadow = true }).Reason)
+	require.Empty(t, take(func(a *ratelimit.Ask) { a.NoStrike = true }).Reason, "none of these is a strike")
+	require.Equal(t, ratelimit.ReasonPenalty, take(func(*ratelimit.Ask) {}).Reason)
+	require.Equal(t, ratelimit.ReasonPenalty, take(func(a *ratelimit.Ask) { a.Look = true }).Reason)
+	require.NoError(t, store.Pardon(t.Context(), []ratelimit.Ask{ask}))
+	require.Empty(t, take(func(a *ratelimit.Ask) { a.Look = true }).Reason)
+	require.Equal(t, ratelimit.ReasonPenalty, take(func(*ratelimit.Ask) {}).Reason)
+	require.NoError(t, store.Reset(t.Context(), []ratelimit.Ask{ask}))
+	require.True(t, take(func(*ratelimit.Ask) {}).Allowed)
 }
