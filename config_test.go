@@ -883,9 +883,12 @@ func TestReloadAll(t *testing.T) {
 		accept func([]ratelimit.Rule, *ratelimit.Rule) error
 		want   string
 	}{
-		{rule("c", "4"), nil, nil, `ratelimit: configs[0].rate is "4": must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`},
-		{rule("c", "4/m"), []ratelimit.Override{block("eve", time.Hour, "b")}, nil, `overrides[0].rules: ratelimit: unknown rule "b"; did you mean "c"?`},
-		{rule("c", "4/m"), []ratelimit.Override{{Client: "eve"}}, nil, `ratelimit: overrides[0].effect is "": must be one of "block", "exempt", "rate"`},
+		{rule("c", "4"), nil, nil,
+			`ratelimit: configs[0].rate is "4": must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`},
+		{rule("c", "4/m"), []ratelimit.Override{block("eve", time.Hour, "b")}, nil,
+			`overrides[0].rules: ratelimit: unknown rule "b"; did you mean "c"?`},
+		{rule("c", "4/m"), []ratelimit.Override{{Client: "eve"}}, nil,
+			`ratelimit: overrides[0].effect is "": must be one of "block", "exempt", "rate"`},
 		{rule("c", "4/m"), []ratelimit.Override{{Client: "eve", Effect: ratelimit.EffectRate, Rate: ratelimit.PerHour(1)}}, nil,
 			"ratelimit: overrides[0].rate.per is 1h0m0s: must be that of the rule's rate: a window has one length"},
 		{rule("c", "4/m"), many, nil, "ratelimit: overrides is 65537: must be at most 65536"},

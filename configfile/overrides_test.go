@@ -70,7 +70,8 @@ func TestOverrides(t *testing.T) {
 
 // TestReloadOverrides replaces a file that has overrides, beside one that code has set.
 func TestReloadOverrides(t *testing.T) {
-	path, l, w, log := opened(t, exempting(`{"client": "bob", "effect": "block"}`, `{"client": "dave", "effect": "block", "rules": ["per-ip"]}`))
+	path, l, w, log := opened(t, exempting(
+		`{"client": "bob", "effect": "block"}`, `{"client": "dave", "effect": "block", "rules": ["per-ip"]}`))
 	require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "eve", Effect: ratelimit.EffectBlock, Note: "by code"}))
 	blocked := func() (all []string) {
 		for _, o := range overridesOf(t, l) {
@@ -80,7 +81,8 @@ func TestReloadOverrides(t *testing.T) {
 	}
 	require.Equal(t, []string{"bob", "dave", "eve"}, blocked())
 
-	put(t, path, exempting(`{"client": "carol", "effect": "block"}`, `{"client": "frank", "effect": "block", "until": "2001-01-01T00:00:00Z"}`))
+	put(t, path, exempting(`{"client": "carol", "effect": "block"}`,
+		`{"client": "frank", "effect": "block", "until": "2001-01-01T00:00:00Z"}`))
 	require.NoError(t, w.Reload())
 	require.Equal(t, []string{"carol", "eve"}, blocked(), "frank's has ended")
 	require.False(t, asked(t, l, "carol", "").Allowed)
@@ -96,8 +98,8 @@ func TestReloadOverrides(t *testing.T) {
 		strings.Replace(exempting(`{"client": "bob", "effect": "exempt"}`, `{"client": "bob", "effect": "exempt", "rules": ["per-ip"]}`),
 			`"per-ip", "endpoint"`, `"other", "endpoint"`, 1): `limits.json:6:49: overrides[1].rules[0] is "per-ip": must be the name of a rule ` +
 			`in this file: the file removes this rule, so the override has to go, too`,
-		strings.Replace(exempting(`{"client": "bob", "effect": "rate", "rate": "9/h"}`), "2/m", "3/m", 1): "limits.json:5:37: overrides[0].rate.per " +
-			`is 1h0m0s: must be that of the rule's rate: a window has one length`,
+		strings.Replace(exempting(`{"client": "bob", "effect": "rate", "rate": "9/h"}`), "2/m", "3/m", 1): "limits.json:5:37: " +
+			`overrides[0].rate.per is 1h0m0s: must be that of the rule's rate: a window has one length`,
 	} {
 		put(t, path, text)
 		err := w.Reload()
@@ -155,7 +157,8 @@ func TestBadOverrides(t *testing.T) {
 		{`{"client": "a", "effect": "block", "rules": []}`,
 			`5:36: overrides[0].rules is a list: must be a list of names of rules, such as ["per-client"]`, "an empty list is not all"},
 		{`{"client": "a", "effect": "block", "rules": ["per-ip", 5, ""]}`,
-			"5:56: overrides[0].rules[1] is 5: must be the name of a rule\n5:59: overrides[0].rules[2] is \"\": must be the name of a rule", "no names"},
+			"5:56: overrides[0].rules[1] is 5: must be the name of a rule\n5:59: overrides[0].rules[2] is \"\": must be the name of a rule",
+			"no names"},
 		{`{"client": "a", "effect": "block", "rules": ["per-ip", "per-clent", "x"]}`,
 			"5:56: overrides[0].rules[1] is \"per-clent\": no rule in this file has this name; did you mean \"per-client\"?\n" +
 				`5:69: overrides[0].rules[2] is "x": must be the name of a rule in this file`, "unknown names"},
@@ -166,7 +169,8 @@ func TestBadOverrides(t *testing.T) {
 		{`{"client": "a", "effect": "rate"}`, `5:1: overrides[0].rate is missing: must be a rate such as "500/m"`, "no rate"},
 		{`{"client": "a", "effect": "rate", "rate": 5}`, `5:35: overrides[0].rate is 5: must be a rate such as "500/m"`, "a number"},
 		{`{"client": "a", "effect": "rate", "rate": "many"}`, `5:35: overrides[0].rate is "many": ` + rateForm, "no rate"},
-		{`{"client": "a", "effect": "block", "rate": "5/m"}`, `5:36: overrides[0].rate is 5/m: must be zero, unless the effect is "rate"`, "of a block"},
+		{`{"client": "a", "effect": "block", "rate": "5/m"}`,
+			`5:36: overrides[0].rate is 5/m: must be zero, unless the effect is "rate"`, "of a block"},
 		{`{"client": "a", "effect": "rate", "rate": "5/h"}`,
 			`5:35: overrides[0].rate.per is 1h0m0s: must be that of the rule's rate: a window has one length`, "another window"},
 		{`{"ip": "10.0.0.1", "effect": "rate", "rate": "5/m", "rules": ["per-client"]}`, `5:53: overrides[0].rules is "per-client": ` +
@@ -206,7 +210,8 @@ func TestBadOverridesCloseLimiters(t *testing.T) {
 		limiter, err := ratelimit.NewTokenBucket(ratelimit.PerSecond(1))
 		return closer{limiter, &closed}, err
 	}))
-	const rules = `{"rules": [{"name": "a", "endpoint": "/a", "algorithm": "Own", "algoConfig": {}}], "default": {"algorithm": "Own", "algoConfig": {}}, `
+	const rules = `{"rules": [{"name": "a", "endpoint": "/a", "algorithm": "Own", "algoConfig": {}}], ` +
+		`"default": {"algorithm": "Own", "algoConfig": {}}, `
 	_ = refused(t, rules+`"overrides": [{"client": "a", "effect": "block", "rules": ["b"]}]}`,
 		ratelimit.WithFactory(factory), ratelimit.WithRequiredRules("a"))
 	require.Equal(t, 2, made)

@@ -35,7 +35,8 @@ func Overrides(all []ratelimit.Override, names []string, now time.Time) (found [
 		}
 		same := slices.DeleteFunc(slices.Clone(byWhom[whom(o)]), func(j int) bool { return j == i || ended(&all[j], now) })
 		if by := decidedBy(all, same, i, names); by >= 0 {
-			add(i, "RL015", "effect", "remove one of the two", "the %s of %s never applies: overrides[%d] decides in its place", noun(o), whom(o), by)
+			add(i, "RL015", "effect", "remove one of the two", "the %s of %s never applies: overrides[%d] decides in its place",
+				noun(o), whom(o), by)
 		}
 	}
 	return found

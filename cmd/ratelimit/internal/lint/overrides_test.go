@@ -43,9 +43,11 @@ func TestOverrides(t *testing.T) {
 		{"each of all rules is named", []ratelimit.Override{of("a", rate, 1), of("a", exempt, 1, "y", "x")}, []string{"RL015 0"}},
 		{"one rule is not named", []ratelimit.Override{of("a", rate, 1), of("a", exempt, 1, "x")}, nil},
 		{"a block of all also denies what no rule covers", []ratelimit.Override{of("a", block, 1), of("a", exempt, 1, "y", "x")}, nil},
-		{"some rules are named", []ratelimit.Override{of("a", rate, 1, "x", "y"), of("a", block, 1, "x"), of("a", exempt, 1, "y")}, []string{"RL015 0"}},
+		{"some rules are named", []ratelimit.Override{of("a", rate, 1, "x", "y"), of("a", block, 1, "x"), of("a", exempt, 1, "y")},
+			[]string{"RL015 0"}},
 		{"twice", []ratelimit.Override{of("a", block, 2, "x", "y"), of("a", block, 1, "y", "x", "x")}, []string{"RL015 0"}},
-		{"one address in two spellings", []ratelimit.Override{of("10.0.0.1/32", exempt, 1), of("::ffff:10.0.0.1", block, 0)}, []string{"RL015 0"}},
+		{"one address in two spellings", []ratelimit.Override{of("10.0.0.1/32", exempt, 1), of("::ffff:10.0.0.1", block, 0)},
+			[]string{"RL015 0"}},
 		{"another prefix", []ratelimit.Override{of("10.0.0.0/8", exempt, 1), of("10.0.0.0/9", block, 0)}, nil},
 		{"a client of that name", []ratelimit.Override{of("a", exempt, 1), {Client: "10.0.0.1", Effect: block}, of("10.0.0.1", exempt, 1)}, nil},
 	} {
