@@ -105,48 +105,6 @@ func (l *RateLimiter) Replace(rules []Rule, defaultRule *Rule) error {
 	return l.edit(func(c *change) error { return c.replace(rules, defaultRule) })
 }
 
-// Reload replaces all rules and the default rule by rules that it reads from maps, as [DecodeRules] does. Keys keep
-// what they have used, as [RateLimiter.Replace] says. If anything is wrong with the maps, Reload changes nothing and
-// returns an error that lists everything that is wrong and matches [ErrInvalidConfig].
-//
-// A new rule keeps the Resolve and the Limiter that code gave to the old rule with the same name. A Limiter that a
-// [BuildFunc] has made is kept if the algorithm and the algoConfig have not changed; otherwise the BuildFunc makes
-// another one. A Limiter that a BuildFunc has made and that no rule uses any more is closed if it is an [io.Closer].
-func (l *RateLimiter) Reload(configs []map[string]any, defaultConfig map[string]any) error {
-	return l.ReloadIf(configs, defaultConfig, nil)
-}
-
-// ReloadIf does what [RateLimiter.Reload] does, but first calls accept with the new rules; no lock is held. If accept
-// returns an error, nothing changes and ReloadIf returns the error. accept may be nil.
-func (l *RateLimiter) ReloadIf(configs []map[string]any, defaultConfig map[string]any, accept func([]Rule, *Rule) error) error {
-	if l.set.Load() == nil {
-		return errZeroLimiter
-	}
-	rules, defaultRule, err := newRedecoder(&l.settings, l.set.Load()).decode(configs, defaultConfig)
-	if err != nil {
-		return err
-	}
-	return l.edit(func(c *change) error {
-		c.built = builtFor(rules, defaultRule)
-		problems := make([]error, len(rules)+1)
-		carried, carriedDefault := make([]Rule, len(rules)), defaultRule
-		for i, r := range rules {
-			carried[i], problems[i] = c.carryOver(r, false)
-		}
-		if defaultRule != nil {
-			r, err := c.carryOver(*defaultRule, true)
-			carriedDefault, problems[len(rules)] = &r, err
-		}
-		if err := errors.Join(problems...); err != nil {
-			return err
-		}
-		if err := c.replace(carried, carriedDefault); err != nil || c.calls.Missing() || accept == nil {
-			return err
-		}
-		return c.calls.Ask(&c.calls, func() error { return accept(c.next.list()) })
-	})
-}
-
 // A change is one call of a method that changes the rules, such as AddRule. The method try plans and makes the change
 // while it holds the lock RateLimiter.changing. User code runs without that lock (see package hooks), so the rules may
 // change meanwhile: after each call of user code, try plans the change again.

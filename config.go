@@ -5,10 +5,14 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/hooks"
+	"github.com/ratelimit-go/ratelimit/internal/override"
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
@@ -17,7 +21,7 @@ import (
 // rules in configs, in their order, and the rule in defaultConfig, or nil if that is nil. Having no rule is an error.
 //
 // The map of a [Rule] has the fields algorithm and algoConfig, and may have endpoint, name, key, mode, additional,
-// tiers, warmup and onStoreError. Instead of an algoConfig, the map of the rule may have the fields of the algoConfig
+// tiers, warmup, penalty and onStoreError. Instead of an algoConfig, the map of the rule may have the fields of the algoConfig
 // itself. Names are compared without regard to case, "_" and "-". Any other field is an error, as is one given twice.
 //
 // [NewFromConfig] makes a [RateLimiter] from the same maps in one step. DecodeRules is for a caller that adds code to
@@ -165,10 +169,99 @@ func (d *decoder) read(n *confmap.Node, isDefault bool) (r Rule, identified bool
 		}
 		r.Tiers[tier] = Rate(rate)
 	})
-	r.Warmup = Warmup(d.Warmup(n, config, a))
+	r.Warmup, r.Penalty = Warmup(d.Warmup(n, config, a)), Penalty(d.Penalty(n, a))
 	policy := d.Policy(n)
 	r.OnStoreError = FailurePolicy{policy.Name, policy.Replicas}
 	return r, endpointOK && nameOK && keyOK && !n.Misspelt("endpoint", "name")
+}
+
+// Reload replaces all rules and the default rule by rules that it reads from maps, as [DecodeRules] does. Keys keep
+// what they have used, as [RateLimiter.Replace] says. If anything is wrong with the maps, Reload changes nothing and
+// returns an error that lists everything that is wrong and matches [ErrInvalidConfig].
+//
+// A new rule keeps the Resolve and the Limiter that code gave to the old rule with the same name. A Limiter that a
+// [BuildFunc] has made is kept if the algorithm and the algoConfig have not changed; otherwise the BuildFunc makes
+// another one. A Limiter that a BuildFunc has made and that no rule uses any more is closed if it is an [io.Closer].
+func (l *RateLimiter) Reload(configs []map[string]any, defaultConfig map[string]any) error {
+	return l.ReloadIf(configs, defaultConfig, nil)
+}
+
+// ReloadIf does what [RateLimiter.Reload] does, but first calls accept with the new rules; no lock is held. If accept
+// returns an error, nothing changes and ReloadIf returns the error. accept may be nil.
+func (l *RateLimiter) ReloadIf(configs []map[string]any, defaultConfig map[string]any, accept func([]Rule, *Rule) error) error {
+	if accept == nil {
+		return l.reload(configs, defaultConfig, nil)
+	}
+	return l.reload(configs, defaultConfig, func(next *ruleSet) error { return accept(next.list()) })
+}
+
+// ReloadAll does what ReloadIf does, and then what [RateLimiter.ReloadOverrides] does with the Overrides in o, which are for
+// the new rules. If there is an error, neither the rules nor the Overrides change.
+func (l *RateLimiter) ReloadAll(
+	configs []map[string]any, defaultConfig map[string]any, o []Override, accept func([]Rule, *Rule) error,
+) error {
+	err := l.reload(configs, defaultConfig, func(next *ruleSet) error {
+		if accept != nil {
+			if err := accept(next.list()); err != nil {
+				return err
+			}
+		}
+		return l.overrides.checkOfFile(next, o)
+	})
+	if err != nil {
+		return err
+	}
+	return l.overrides.setOfFile(o)
+}
+
+// checkOfFile returns everything that is wrong with the Overrides in all, which a file has, for the rules in set.
+func (o *overrides) checkOfFile(set *ruleSet, all []Override) error {
+	if len(all) > override.MaxOwn {
+		return &ConfigError{"overrides", len(all), "must be at most " + strconv.Itoa(override.MaxOwn)}
+	}
+	for i := range all {
+		if effect := all[i].Effect; effect == "" || effect == EffectPardon {
+			return &ConfigError{"overrides[" + strconv.Itoa(i) + "].effect", strconv.Quote(effect), `must be one of "block", "exempt", "rate"`}
+		}
+	}
+	return o.check(set, all, time.Time{}) // all are in the future of this time: those that have ended are left out
+}
+
+// setOfFile replaces the Overrides of a file by those in all, which checkOfFile has checked.
+func (o *overrides) setOfFile(all []Override) error {
+	now := o.Now(o.wall())
+	live := slices.DeleteFunc(entriesOf(all), func(e override.Entry) bool { return e.Ended(now) })
+	return o.change(override.File, live, true, nil)
+}
+
+// reload replaces the rules by those in the maps, if the function accept, which gets the new rules, is nil or returns nil.
+func (l *RateLimiter) reload(configs []map[string]any, defaultConfig map[string]any, accept func(next *ruleSet) error) error {
+	if l.set.Load() == nil {
+		return errZeroLimiter
+	}
+	rules, defaultRule, err := newRedecoder(&l.settings, l.set.Load()).decode(configs, defaultConfig)
+	if err != nil {
+		return err
+	}
+	return l.edit(func(c *change) error {
+		c.built = builtFor(rules, defaultRule)
+		problems := make([]error, len(rules)+1)
+		carried, carriedDefault := make([]Rule, len(rules)), defaultRule
+		for i, r := range rules {
+			carried[i], problems[i] = c.carryOver(r, false)
+		}
+		if defaultRule != nil {
+			r, err := c.carryOver(*defaultRule, true)
+			carriedDefault, problems[len(rules)] = &r, err
+		}
+		if err := errors.Join(problems...); err != nil {
+			return err
+		}
+		if err := c.replace(carried, carriedDefault); err != nil || c.calls.Missing() || accept == nil {
+			return err
+		}
+		return c.calls.Ask(&c.calls, func() error { return accept(c.next) })
+	})
 }
 
 // MarshalJSON returns r as a config map that UnmarshalJSON reads. If the rule was read from a config with a custom
@@ -186,7 +279,7 @@ func (r Rule) MarshalJSON() ([]byte, error) {
 	return ruleconfig.Marshal(map[string]any{
 		"endpoint": r.Endpoint, "name": r.Name, "key": r.Key, "mode": r.Mode, "additional": r.Additional, "unit": r.Unit,
 		"algorithm": cmp.Or(r.Algorithm, AlgorithmTokenBucket), "algoConfig": algoConfig, "tiers": r.Tiers,
-		"warmup": ruleconfig.Warmup(r.Warmup).Config(), "onStoreError": r.OnStoreError,
+		"warmup": ruleconfig.Warmup(r.Warmup).Config(), "penalty": ruleconfig.Penalty(r.Penalty).Config(), "onStoreError": r.OnStoreError,
 	})
 }
 

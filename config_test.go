@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -721,4 +722,184 @@ func TestAttributeKeepsItsTrailingSpace(t *testing.T) {
 		require.NoError(t, json.Unmarshal(config, &r))
 		assert.Equal(t, want, r.Key, "%q", text)
 	}
+}
+
+// TestBadPenalty proves which errors a wrong Penalty in code gives.
+func TestBadPenalty(t *testing.T) {
+	inner, err := ratelimit.NewTokenBucket(ratelimit.PerMinute(5))
+	require.NoError(t, err)
+	rule := func(p ratelimit.Penalty) ratelimit.Rule {
+		return ratelimit.Rule{Name: "r", Rate: ratelimit.PerMinute(10), Penalty: p}
+	}
+	const year = 366 * 24 * time.Hour
+	good := ratelimit.Penalty{After: 10, Within: minute, For: time.Hour}
+	span := func(field, value string) string {
+		return "ratelimit: rules[0].penalty." + field + " is " + value + ": must be from a microsecond to 366 days"
+	}
+	for _, row := range []struct {
+		rule ratelimit.Rule
+		want string
+		why  string
+	}{
+		{rule(ratelimit.Penalty{Within: minute, For: time.Hour}), "ratelimit: rules[0].penalty.after is 0: must be at least 1", "no After"},
+		{rule(ratelimit.Penalty{After: -1, Within: minute, For: time.Hour}), "ratelimit: rules[0].penalty.after is -1: must be at least 1",
+			"an After below 1"},
+		{rule(ratelimit.Penalty{After: 1, For: time.Hour}), span("within", "0s"), "no Within"},
+		{rule(ratelimit.Penalty{After: 1, Within: 999, For: time.Hour}), span("within", "999ns"), "a Within below 1 us"},
+		{rule(ratelimit.Penalty{After: 1, Within: year + 1, For: 1000}), span("within", "8784h0m0.000000001s"), "a Within above 366 days"},
+		{rule(ratelimit.Penalty{After: 1, Within: minute}), span("for", "0s"), "no For"},
+		{rule(ratelimit.Penalty{After: 1, Within: minute, For: -1}), span("for", "-1ns"), "a For below 1 us"},
+		{rule(ratelimit.Penalty{After: 1, Within: minute, For: year + 1}), span("for", "8784h0m0.000000001s"), "a For above 366 days"},
+		{rule(ratelimit.Penalty{After: 1, Within: minute, For: minute, Most: -1}), span("most", "-1ns"), "a Most below 0"},
+		{rule(ratelimit.Penalty{After: 1, Within: minute, For: minute, Most: year + 1}), span("most", "8784h0m0.000000001s"), "too long"},
+		{rule(ratelimit.Penalty{After: 1, Within: minute, For: minute, Most: minute - 1}),
+			"ratelimit: rules[0].penalty.most is 59.999999999s: must be at least 1m0s, the length of the first block", "a Most below For"},
+		{rule(ratelimit.Penalty{Most: 5}), "ratelimit: rules[0].penalty.after is 0: must be at least 1\n" + span("within", "0s") + "\n" +
+			span("for", "0s") + "\n" + span("most", "5ns"), "everything at once"},
+		{ratelimit.Rule{Name: "r", Limiter: inner, Penalty: good},
+			"ratelimit: rules[0].penalty is {10 1m0s 1h0m0s 0s}: must be left out: a limiter of one's own has none", "beside a Limiter"},
+		{ratelimit.Rule{Name: "r", Algorithm: ratelimit.AlgorithmInFlight, Rate: ratelimit.PerMinute(10), Penalty: good},
+			"ratelimit: rules[0].penalty is {10 1m0s 1h0m0s 0s}: must be left out: a rule that counts what is running has none", "InFlight"},
+	} {
+		_, err := ratelimit.New([]ratelimit.Rule{row.rule}, nil)
+		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig, row.why)
+		require.EqualError(t, err, row.want, row.why)
+		l, err := ratelimit.New([]ratelimit.Rule{rule(good)}, nil)
+		require.NoError(t, err)
+		require.EqualError(t, l.Replace([]ratelimit.Rule{row.rule}, nil), row.want, row.why)
+		rules, _ := l.Rules()
+		require.Equal(t, good, rules[0].Penalty, "nothing is half set")
+	}
+	for _, right := range []ratelimit.Penalty{{1, 1000, 1000, 0}, {1, 1000, 1000, 1000}, {math.MaxInt, year, year, year}} {
+		warm := rule(right)
+		warm.Warmup = ratelimit.Warmup{From: 1, Over: time.Hour}
+		_, err := ratelimit.New([]ratelimit.Rule{warm}, nil)
+		require.NoError(t, err, "also beside a Warmup")
+	}
+}
+
+// TestStoreWithoutPenalty proves that a rule with a Penalty is refused if its store does not know penalties.
+func TestStoreWithoutPenalty(t *testing.T) {
+	memory, err := ratelimit.NewMemoryStore()
+	require.NoError(t, err)
+	rule := ratelimit.Rule{Name: "r", Rate: ratelimit.PerMinute(10)}
+	strict := rule
+	strict.Penalty = ratelimit.Penalty{After: 10, Within: minute, For: time.Hour, Most: 24 * time.Hour}
+	for _, row := range []struct {
+		store ratelimit.Store
+		want  string
+	}{
+		{oldStore{memory}, "ratelimit: rules[0].penalty is {10 1m0s 1h0m0s 24h0m0s}: must be left out: the store has no Accepts, to say " +
+			"that it knows penalties"},
+		{pickyStore{memory}, "ratelimit: rules[0].rate is 10/m: is not supported by the store: no penalties here"},
+	} {
+		opts := []ratelimit.Option{ratelimit.WithStore(row.store), ratelimit.WithName("n")}
+		_, err := ratelimit.New([]ratelimit.Rule{strict}, nil, opts...)
+		require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
+		require.EqualError(t, err, row.want)
+		l, err := ratelimit.New([]ratelimit.Rule{rule}, nil, opts...)
+		require.NoError(t, err)
+		require.EqualError(t, l.Replace([]ratelimit.Rule{strict}, nil), row.want, "in a change")
+	}
+}
+
+// TestPenaltyConfig proves how a penalty is read from a config and written to JSON, and that only rules have one.
+func TestPenaltyConfig(t *testing.T) {
+	want := ratelimit.Penalty{After: 10, Within: minute, For: time.Hour, Most: 24 * time.Hour}
+	for _, penalty := range []any{
+		fields{"after": 10, "within": "1m", "for": "1h", "most": "24h"},
+		fields{"AFTER": json.Number("10"), "With_In": "60s", "For": "60m", "most": "1d"},
+		map[any]any{"after": 10.0, "within": minute, "for": time.Hour, "most": 24 * time.Hour},
+	} {
+		rules, _, err := ratelimit.DecodeRules([]fields{{"endpoint": "/a", "algorithm": "FixedWindow", "rate": "10/m", "Penalty": penalty}}, nil)
+		require.NoError(t, err)
+		require.Equal(t, want, rules[0].Penalty)
+		text, err := json.Marshal(rules[0])
+		require.NoError(t, err)
+		require.Contains(t, string(text), `"penalty":{"after":10,"for":"1h0m0s","most":"24h0m0s","within":"1m0s"}`)
+		var again ratelimit.Rule
+		require.NoError(t, json.Unmarshal(text, &again))
+		require.Equal(t, rules[0], again)
+	}
+	short := fields{"endpoint": "/a", "algorithm": "FixedWindow", "rate": "10/m", "penalty": fields{"after": 1, "within": "1s", "for": "2s"}}
+	l, err := ratelimit.NewFromConfig([]fields{short}, nil)
+	require.NoError(t, err)
+	rules, _ := l.Rules()
+	require.Equal(t, ratelimit.Penalty{After: 1, Within: sec, For: 2 * sec}, rules[0].Penalty)
+	text, err := json.Marshal(ratelimit.Rule{Name: "r", Rate: ratelimit.PerMinute(1)})
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "penalty")
+
+	f := ratelimit.NewFactory()
+	require.NoError(t, f.Register("Own", func(fields, ratelimit.Env) (ratelimit.Limiter, error) {
+		return ratelimit.NewTokenBucket(ratelimit.PerSecond(1))
+	}))
+	for _, algorithm := range []string{"TokenBucket", "Own"} {
+		_, err = f.Create(fields{"algorithm": algorithm, "algoConfig": fields{"rate": "10/m"}, "penalty": short["penalty"]})
+		require.EqualError(t, err, "ratelimit: penalty is a map: must be left out: only a rule has a penalty, see NewFromConfig")
+	}
+	own := fields{"endpoint": "/a", "algorithm": "Own", "algoConfig": fields{}, "penalty": fields{}}
+	_, err = ratelimit.NewFromConfig([]fields{own}, nil, ratelimit.WithFactory(f))
+	require.EqualError(t, err, "ratelimit: configs[0].penalty is a map: must be left out: a limiter of one's own has none")
+}
+
+// TestReloadAll proves that rules and overrides are replaced together, or neither of them.
+func TestReloadAll(t *testing.T) {
+	clock := ratelimit.NewFakeClock(epoch)
+	rule := func(name, rate string) fields {
+		return fields{"name": name, "endpoint": "*", "algorithm": "FixedWindow", "rate": rate}
+	}
+	block := func(client string, until time.Duration, rules ...string) ratelimit.Override {
+		return ratelimit.Override{Client: client, Effect: ratelimit.EffectBlock, Until: epoch.Add(until), Rules: rules}
+	}
+	l, err := ratelimit.NewFromConfig([]fields{rule("a", "2/m")}, nil, ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	state := func() (text string) {
+		rules, _ := l.Rules()
+		for _, r := range rules {
+			text += r.Name + " " + r.Rate.String() + ", "
+		}
+		all, err := l.Overrides(t.Context())
+		require.NoError(t, err)
+		for _, o := range all {
+			text += o.Effect + " " + o.Client + ", "
+		}
+		return text
+	}
+	require.NoError(t, l.Override(t.Context(), block("code", time.Hour)))
+	ended := block("ended", 0)
+	require.NoError(t, l.ReloadAll([]fields{rule("b", "3/m")}, nil, []ratelimit.Override{block("bob", time.Hour, "b"), ended}, nil))
+	const before = "b 3/m, block bob, block code, "
+	require.Equal(t, before, state(), "the one that has ended is left out")
+	require.NoError(t, l.ReloadOverrides(block("bob", time.Hour, "b"), ended))
+	require.Equal(t, before, state())
+	require.Equal(t, 2, l.OverrideStats().Blocks)
+
+	refuse := func([]ratelimit.Rule, *ratelimit.Rule) error { return errors.New("refused") }
+	many := make([]ratelimit.Override, 1<<16+1)
+	for _, row := range []struct {
+		rule   fields
+		o      []ratelimit.Override
+		accept func([]ratelimit.Rule, *ratelimit.Rule) error
+		want   string
+	}{
+		{rule("c", "4"), nil, nil,
+			`ratelimit: configs[0].rate is "4": must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`},
+		{rule("c", "4/m"), []ratelimit.Override{block("eve", time.Hour, "b")}, nil,
+			`overrides[0].rules: ratelimit: unknown rule "b"; did you mean "c"?`},
+		{rule("c", "4/m"), []ratelimit.Override{{Client: "eve"}}, nil,
+			`ratelimit: overrides[0].effect is "": must be one of "block", "exempt", "rate"`},
+		{rule("c", "4/m"), []ratelimit.Override{{Client: "eve", Effect: ratelimit.EffectRate, Rate: ratelimit.PerHour(1)}}, nil,
+			"ratelimit: overrides[0].rate.per is 1h0m0s: must be that of the rule's rate: a window has one length"},
+		{rule("c", "4/m"), many, nil, "ratelimit: overrides is 65537: must be at most 65536"},
+		{rule("c", "4/m"), nil, refuse, "refused"},
+	} {
+		require.EqualError(t, l.ReloadAll([]fields{row.rule}, nil, row.o, row.accept), row.want)
+		require.Equal(t, before, state(), row.want)
+	}
+	require.NoError(t, l.ReloadAll([]fields{rule("c", "4/m")}, nil, nil, nil))
+	require.Equal(t, "c 4/m, block code, ", state())
+	require.NoError(t, l.Reload([]fields{rule("d", "4/m")}, nil))
+	require.Equal(t, "d 4/m, block code, ", state())
+	require.ErrorIs(t, new(ratelimit.RateLimiter).ReloadAll(nil, nil, nil, nil), ratelimit.ErrInvalidConfig)
 }

@@ -55,8 +55,8 @@ func (f *Factory) Register(algorithm string, build BuildFunc) error {
 
 // Create makes a limiter with state of its own. config has two fields: "algorithm" is the name of an algorithm that f
 // knows, and "algoConfig" is a map that says what the limit is, such as {"capacity": 100, "refillRatePerSecond": 10}.
-// Create ignores the other fields that the config of a rule may have, see [DecodeRules], except a warmup: that is an
-// error, because only a rule can have one. An unknown field is an error too.
+// Create ignores the other fields that the config of a rule may have, see [DecodeRules], except a warmup or a penalty: that
+// is an error, because only a rule can have one. An unknown field is an error too.
 //
 // If f has the option [WithStore], the limiter needs a name: the field "name" or, if there is none, that of [WithName].
 // It then shares its state with all limiters of that name in the [Store].
@@ -87,7 +87,7 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 	case !ok || a.Name == "" || a.Custom && invalid != nil:
 		return nil, errors.Join(d.Err(), invalid)
 	case a.Custom:
-		d.RefuseWarmup(n, algoConfig, a)
+		d.RefuseOfRules(n, algoConfig, a)
 		built := d.custom("", n, algoConfig, a)
 		if err := d.Err(); err != nil {
 			hooks.Close(built)
@@ -96,7 +96,7 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 		return built.Value.(Limiter), nil
 	}
 	r := d.Rate(n, algoConfig, a)
-	d.RefuseWarmup(n, algoConfig, a)
+	d.RefuseOfRules(n, algoConfig, a)
 	if err := errors.Join(d.Err(), invalid); err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func (l *RateLimiter) Override(ctx context.Context, o ...Override) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
-	if err := l.overrides.check(l.set.Load(), o); err != nil {
+	if err := l.overrides.check(l.set.Load(), o, l.overrides.Now(l.overrides.wall())); err != nil {
 		return err
 	}
 	isPardon := func(o Override) bool { return o.Effect == EffectPardon }
@@ -53,20 +53,16 @@ func (l *RateLimiter) Override(ctx context.Context, o ...Override) error {
 }
 
 // ReloadOverrides sets the Overrides that a file has, which are those of this process. They take the place of those that the
-// last call of ReloadOverrides has set, and all others stay. The errors are those of [RateLimiter.Override].
+// last call of ReloadOverrides or [RateLimiter.ReloadAll] has set; all others stay. An Override that has ended is left out.
+// The other errors are those of [RateLimiter.Override].
 func (l *RateLimiter) ReloadOverrides(o ...Override) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
-	for i := range o {
-		if effect := o[i].Effect; effect == "" || effect == EffectPardon {
-			return &ConfigError{"overrides[" + strconv.Itoa(i) + "].effect", strconv.Quote(effect), `must be one of "block", "exempt", "rate"`}
-		}
-	}
-	if err := l.overrides.check(l.set.Load(), o); err != nil {
+	if err := l.overrides.checkOfFile(l.set.Load(), o); err != nil {
 		return err
 	}
-	return l.overrides.change(override.File, entriesOf(o), true, nil)
+	return l.overrides.setOfFile(o)
 }
 
 // Overrides returns all Overrides that have not ended, also those of other processes and of files, in the order of the
@@ -135,10 +131,9 @@ func (o *overrides) change(layer override.Layer, changes []override.Entry, whole
 	return nil
 }
 
-// check returns everything that is wrong with these Overrides, for the rules in set.
-func (o *overrides) check(set *ruleSet, all []Override) error {
+// check returns everything that is wrong with these Overrides at the time now, for the rules in set.
+func (o *overrides) check(set *ruleSet, all []Override, now time.Time) error {
 	var problems []error
-	now := o.Now(o.wall())
 	for i := range all {
 		x, path := all[i].out(), "overrides["+strconv.Itoa(i)+"]"
 		if field, value, reason := x.Check(now); field != "" {

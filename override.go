@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"errors"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
@@ -125,4 +126,29 @@ type Penalty struct {
 	// If Most is not 0, a block that begins less than Most after the end of the last one lasts twice as long as that, but
 	// no longer than Most. Most is at least For, and at most 366 days.
 	Most time.Duration
+}
+
+// validate returns all that makes the Penalty p invalid, joined, or nil. Each error has a field of Penalty.
+func (p Penalty) validate() error {
+	if p == (Penalty{}) {
+		return nil
+	}
+	var errs []error
+	if p.After < 1 {
+		errs = append(errs, &ConfigError{"after", p.After, "must be at least 1"})
+	}
+	if !validSpan(p.Within) {
+		errs = append(errs, &ConfigError{"within", p.Within, spanRange})
+	}
+	if !validSpan(p.For) {
+		errs = append(errs, &ConfigError{"for", p.For, spanRange})
+	}
+	switch {
+	case p.Most == 0:
+	case !validSpan(p.Most):
+		errs = append(errs, &ConfigError{"most", p.Most, spanRange})
+	case p.Most < p.For:
+		errs = append(errs, &ConfigError{"most", p.Most, "must be at least " + p.For.String() + ", the length of the first block"})
+	}
+	return errors.Join(errs...)
 }

@@ -259,6 +259,9 @@ func (c *ruleCheck) addLimiter(r *checkedRule) {
 	if r.Warmup != (Warmup{}) {
 		c.reject(r, "warmup", r.Warmup, "must be left out: a limiter of one's own has its own rates")
 	}
+	if r.Penalty != (Penalty{}) {
+		c.reject(r, "penalty", r.Penalty, "must be left out: a limiter of one's own has none")
+	}
 	if r.Resolve != nil {
 		c.reject(r, "resolve", "set", "must be nil: a limiter of one's own has its own rates")
 	}
@@ -291,12 +294,16 @@ func (r *checkedRule) meets(other *checkedRule) bool {
 	return match.Meet(r.place(r.isDefault), other.place(other.isDefault))
 }
 
-// addRates checks the rates and the Warmup of the rule r, which has no Limiter.
+// addRates checks the rates, the Warmup and the Penalty of the rule r, which has no Limiter.
 func (c *ruleCheck) addRates(r *checkedRule) {
 	c.checkHolds(r)
 	c.addWarmup(r)
-	if _, accepts := c.store.(StoreAccepter); r.Warmup != (Warmup{}) && c.store != nil && !accepts {
+	c.within(r.path+".penalty", r.Penalty.validate())
+	_, accepts := c.store.(StoreAccepter)
+	if old := c.store != nil && !accepts; old && r.Warmup != (Warmup{}) {
 		c.reject(r, "warmup", r.Warmup, "must be left out: the store has no Accepts, to say that it knows warm-up")
+	} else if old && r.Penalty != (Penalty{}) {
+		c.reject(r, "penalty", r.Penalty, "must be left out: the store has no Accepts, to say that it knows penalties")
 	}
 	c.addRate(r, r.path+".rate", r.Rate)
 	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
@@ -307,8 +314,8 @@ func (c *ruleCheck) addRates(r *checkedRule) {
 	}
 }
 
-// If the rule r has AlgorithmInFlight, checkHolds checks that it has no Warmup, that the store can give units back, and
-// that no rule with a Limiter may apply to the same request.
+// If the rule r has AlgorithmInFlight, checkHolds checks that it has no Warmup and no Penalty, that the store can give units
+// back, and that no rule with a Limiter may apply to the same request.
 func (c *ruleCheck) checkHolds(r *checkedRule) {
 	if !r.holds() {
 		return
@@ -316,6 +323,9 @@ func (c *ruleCheck) checkHolds(r *checkedRule) {
 	c.holding = append(c.holding, r)
 	if r.Warmup != (Warmup{}) {
 		c.reject(r, "warmup", r.Warmup, "must be left out: a rule that counts what is running has none")
+	}
+	if r.Penalty != (Penalty{}) {
+		c.reject(r, "penalty", r.Penalty, "must be left out: a rule that counts what is running has none")
 	}
 	if _, settles := c.store.(StoreSettler); c.store != nil && !settles {
 		c.reject(r, "algorithm", `"InFlight"`, "must be another: the store has no Settle and Accepts, to end what is running")
@@ -339,7 +349,7 @@ func (c *ruleCheck) addRate(r *checkedRule, path string, rate Rate) {
 	if c.supports == nil {
 		return
 	}
-	ask := Ask{Algorithm: r.Algorithm, Rate: rate, Warmup: r.Warmup}
+	ask := Ask{Algorithm: r.Algorithm, Rate: rate, Warmup: r.Warmup, Penalty: r.Penalty}
 	if c.revocable {
 		ask.Receipt, ask.HoldFor = revocableAsk.Receipt, revocableAsk.HoldFor
 	}

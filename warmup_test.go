@@ -819,12 +819,15 @@ func (s oldStore) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	return s.store.Reset(ctx, asks)
 }
 
-// A pickyStore accepts no warm-up.
+// A pickyStore accepts neither a warm-up nor a penalty.
 type pickyStore struct{ *ratelimit.MemoryStore }
 
 func (s pickyStore) Accepts(a ratelimit.Ask) error {
 	if a.Warmup != (ratelimit.Warmup{}) {
 		return errors.New("no warm-up here")
+	}
+	if a.Penalty != (ratelimit.Penalty{}) {
+		return errors.New("no penalties here")
 	}
 	return s.MemoryStore.Accepts(a)
 }

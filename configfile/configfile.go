@@ -9,8 +9,12 @@
 //
 //	{"rules": [{"endpoint": "/search", "algorithm": "TokenBucket", "rate": "60/m"}], "default": {…}}
 //
-// or only the list of rules. [ratelimit.DecodeRules] describes the fields of a rule. For editors, the
-// field "$schema" may name the schema that [Schema] returns.
+// or only the list of rules. [ratelimit.DecodeRules] describes the fields of a rule. The field "overrides"
+// may have a list of exceptions, whose fields are those of [ratelimit.Override]:
+//
+//	{"rules": […], "overrides": [{"ip": "10.0.0.0/8", "effect": "exempt", "note": "office"}]}
+//
+// For editors, the field "$schema" may name the schema that [Schema] returns.
 //
 // The package imports only the standard library, and starts no goroutine.
 package configfile
@@ -19,6 +23,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -37,6 +42,7 @@ type File struct {
 	bare        bool   // whether the document is only the list of rules
 	rules       []map[string]any
 	defaultRule map[string]any // nil if the document has no default rule
+	overrides   []ratelimit.Override
 }
 
 // Parse reads a document. The document must be one JSON value in UTF-8 of at most 4 MiB. It may nest
@@ -103,6 +109,7 @@ var documentFields = []ruleconfig.Field{
 	{Name: "$schema", Kind: ruleconfig.Text, Says: "The schema of this document, for editors."},
 	{Name: "rules", Says: "The rules, in the order in which they are asked."},
 	{Name: "default", Says: "The rule for the endpoints that no other rule matches."},
+	{Name: "overrides", Says: "Exceptions from the rules, for some clients and addresses."},
 }
 
 // The reasons for refusing parts of a document that have the wrong type.
@@ -137,6 +144,9 @@ func (f *File) take(document any) error {
 			if f.defaultRule, ok = v.(map[string]any); !ok {
 				r.Reject(n.Field("default"), confmap.Describe(v), ruleconfig.RuleForm)
 			}
+		}
+		if v, ok := n.Get("overrides"); ok {
+			f.takeOverrides(r, v)
 		}
 		rules, given = n.Get("rules")
 	}
@@ -208,25 +218,64 @@ func Open(path string, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *Watch
 	return l, w, nil
 }
 
-// New makes a limiter with the rules of f. The error joins an [*Error] for each problem with f and,
-// after these, a [*ratelimit.ConfigError] for each problem with an option.
+// New makes a limiter with the rules and the overrides of f. The error joins an [*Error] for each problem with f and,
+// after these, a [*ratelimit.ConfigError] for each problem with an option. The overrides are checked only if the rules have
+// no problem.
 func (f *File) New(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) {
 	l, err := ratelimit.NewFromConfig(f.rules, f.defaultRule, opts...)
-	return l, f.located(err)
+	if err != nil || len(f.overrides) == 0 {
+		return l, f.located(err)
+	}
+	rules, defaultRule := l.Rules()
+	if err = f.unknownNames(rules, defaultRule, nil); err == nil {
+		err = l.ReloadOverrides(f.overrides...)
+	}
+	if err != nil {
+		closeLimiters(l)
+		return nil, f.located(err)
+	}
+	return l, nil
+}
+
+// closeLimiters has l close the custom limiters that it has built for its rules. It gives these rules another algorithm.
+func closeLimiters(l *ratelimit.RateLimiter) {
+	plain := func(r ratelimit.Rule) ratelimit.Rule {
+		if r.Limiter == nil {
+			return r
+		}
+		return ratelimit.Rule{Name: r.Name, Endpoint: r.Endpoint, Additional: r.Additional, Rate: ratelimit.PerSecond(1)}
+	}
+	rules, defaultRule := l.Rules()
+	rules = slices.Clone(rules)
+	for i := range rules {
+		rules[i] = plain(rules[i])
+	}
+	if defaultRule != nil {
+		r := plain(*defaultRule)
+		defaultRule = &r
+	}
+	_ = l.Replace(rules, defaultRule) // if it is refused, only the custom limiters stay open
 }
 
 // Apply replaces the rules of l with the rules of f, as [ratelimit.RateLimiter.Reload] does: the keys
-// keep the units that they have used, and the rules keep what was set in code, such as functions. If f
-// has problems, Apply does not change l, and the error joins an [*Error] for each problem.
+// keep the units that they have used, and the rules keep what was set in code, such as functions. It also
+// replaces the overrides that an earlier file has set; those that were set in code stay. If f has problems,
+// Apply changes neither rules nor overrides, and the error joins an [*Error] for each problem.
 func (f *File) Apply(l *ratelimit.RateLimiter) error { return f.applyIf(l, nil) }
 
 // applyIf does the work of Apply. If check is not nil, applyIf first calls it with the new rules. If check
-// returns an error, applyIf does not apply the rules, and returns the error.
+// returns an error, applyIf applies nothing, and returns the error.
 func (f *File) applyIf(l *ratelimit.RateLimiter, check func([]ratelimit.Rule, *ratelimit.Rule) error) error {
 	if l == nil {
 		return errNoLimiter
 	}
-	return f.located(l.ReloadIf(f.rules, f.defaultRule, check))
+	before := named(l)
+	return f.located(l.ReloadAll(f.rules, f.defaultRule, f.overrides, func(rules []ratelimit.Rule, defaultRule *ratelimit.Rule) error {
+		if err := f.unknownNames(rules, defaultRule, before); err != nil || check == nil {
+			return err
+		}
+		return check(rules, defaultRule)
+	}))
 }
 
 // errNoLimiter is the error for a nil limiter.

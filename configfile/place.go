@@ -79,7 +79,7 @@ func (f *File) report(problems []problem) []error {
 // each problem that is in the file, and after these all other problems unchanged, such as problems with
 // options.
 func (f *File) located(err error) error {
-	problems, others := f.placed(err, pathOf)
+	problems, others := f.placed(limited(parts(err)), pathOf)
 	return errors.Join(append(f.report(problems), others...)...)
 }
 
@@ -157,6 +157,8 @@ func pathOf(field string) (path string, ok bool) {
 		return "rules" + rest, true
 	case "defaultConfig", "defaultRule", "default":
 		return "default" + rest, true
+	case "overrides":
+		return field, true
 	}
 	return "", false
 }

@@ -23,16 +23,19 @@ import (
 // without custom algorithms.
 func Schema(algorithms ...string) []byte {
 	defs := schema{
-		"rate":    rateObject(ruleconfig.RateFields, nil),
-		"own":     rateObject(slices.Concat(ruleconfig.RateFields, ruleconfig.AlgoWarmupFields), nil),
-		"rule":    ruleSchema(algorithms, false),
-		"default": ruleSchema(algorithms, true),
-		"rules":   schema{"type": "array", "maxItems": maxRules, "items": ref("rule")},
+		"rate":     rateObject(ruleconfig.RateFields, nil),
+		"own":      rateObject(slices.Concat(ruleconfig.RateFields, ruleconfig.AlgoWarmupFields), nil),
+		"rule":     ruleSchema(algorithms, false),
+		"default":  ruleSchema(algorithms, true),
+		"override": overrideSchema(),
+		"rules":    schema{"type": "array", "maxItems": maxRules, "items": ref("rule")},
 	}
 	document := object(documentFields, func(f ruleconfig.Field) schema {
 		switch f.Name {
 		case "rules", "default":
 			return ref(f.Name)
+		case "overrides":
+			return schema{"type": "array", "maxItems": maxOverrides, "items": ref("override")}
 		}
 		return schema{"type": "string", "maxLength": confmap.MaxText}
 	})
@@ -83,7 +86,7 @@ func ruleSchema(algorithms []string, isDefault bool) schema {
 				return schema{"type": "string", "anyOf": []schema{{"enum": algorithms}, {"pattern": isCustom}}, "description": f.Says}
 			case ruleconfig.AlgoConfig:
 				return schema{"type": "object", "description": f.Says}
-			case ruleconfig.Tiers, ruleconfig.WarmupMap:
+			case ruleconfig.Tiers, ruleconfig.WarmupMap, ruleconfig.PenaltyMap:
 				return schema{"not": schema{}}
 			}
 			return value(f)
@@ -96,6 +99,31 @@ func ruleSchema(algorithms []string, isDefault bool) schema {
 		all = append(all, schema{"anyOf": []schema{has("endpoint"), has("name")}})
 	}
 	return schema{"type": "object", "allOf": all}
+}
+
+// overrideSchema returns the schema of an override.
+func overrideSchema() schema {
+	o := object(overrideFields, func(f ruleconfig.Field) schema {
+		text := schema{"type": "string"}
+		switch f.Name {
+		case "effect":
+			return choice(effects...)
+		case "rules":
+			return schema{"type": "array", "minItems": 1, "items": schema{"type": "string", "minLength": 1}}
+		case "until":
+			text["pattern"] = `^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{1,2}:[0-9]{2}:[0-9]{2}([.,][0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})$`
+		case "rate":
+			text["pattern"] = rateText
+		case "client", "note":
+			text["maxLength"] = map[string]int{"client": 4096, "note": 256}[f.Name]
+		}
+		return text
+	})
+	isRate := schema{"patternProperties": schema{spelt("effect"): schema{"pattern": spelt(ratelimit.EffectRate)}}}
+	o["allOf"] = []schema{
+		has("effect"), {"anyOf": []schema{has("client"), has("ip")}}, {"if": isRate, "then": has("rate"), "else": schema{"not": has("rate")}},
+	}
+	return o
 }
 
 // rateObject returns the schema of an object with these fields, which include the fields of a rate. The
@@ -178,7 +206,9 @@ func object(fields []ruleconfig.Field, value func(ruleconfig.Field) schema) sche
 func has(names ...string) schema {
 	var all []string
 	for _, name := range names {
-		for _, fields := range [][]ruleconfig.Field{documentFields, ruleconfig.RuleFields, ruleconfig.RateFields, ruleconfig.WarmupFields} {
+		for _, fields := range [][]ruleconfig.Field{
+			documentFields, overrideFields, ruleconfig.RuleFields, ruleconfig.RateFields, ruleconfig.WarmupFields, ruleconfig.PenaltyFields,
+		} {
 			all = append(all, fieldNamed(fields, name)...)
 		}
 	}
@@ -200,12 +230,15 @@ func fieldNamed(fields []ruleconfig.Field, name string) []string {
 	return nil
 }
 
+// rateText is a regular expression that every rate as a text matches.
+const rateText = `[0-9][\s\S]*[A-Za-zµμ]|[uU][nN]`
+
 // valueOf returns the schema of the value of the field f, in a rule or in the default rule.
 func valueOf(f ruleconfig.Field, isDefault bool) schema {
 	text := schema{"type": "string", "maxLength": confmap.MaxText}
 	count := schema{"type": "integer", "minimum": 1}
 	number := schema{"type": "number", "exclusiveMinimum": 0}
-	rate := schema{"type": "string", "maxLength": confmap.MaxText, "pattern": `[0-9][\s\S]*[A-Za-zµμ]|[uU][nN]`}
+	rate := schema{"type": "string", "maxLength": confmap.MaxText, "pattern": rateText}
 	switch f.Kind {
 	case ruleconfig.Endpoint:
 		if isDefault {
@@ -232,6 +265,10 @@ func valueOf(f ruleconfig.Field, isDefault bool) schema {
 	case ruleconfig.WarmupMap:
 		o := object(ruleconfig.WarmupFields, func(f ruleconfig.Field) schema { return valueOf(f, false) })
 		o["allOf"] = []schema{has("from"), has("over")}
+		return o
+	case ruleconfig.PenaltyMap:
+		o := object(ruleconfig.PenaltyFields, func(f ruleconfig.Field) schema { return valueOf(f, false) })
+		o["allOf"] = []schema{has("after"), has("within"), has("for")}
 		return o
 	case ruleconfig.Tiers:
 		return schema{"type": "object", "maxProperties": ruleconfig.MaxTiers, "propertyNames": schema{"maxLength": confmap.MaxText},

@@ -204,7 +204,7 @@ var notInSchema = strings.Fields(`
 	config-beside-algoconfig default-named-as-a-rule duplicate-endpoint-and-key duplicate-names
 	empty-endpoint-and-name field-in-two-spellings fields-in-two-spellings huge-count huge-exponent
 	key-global-and-more key-part-twice keytype-beside-key leak-for-a-token-bucket log-too-large
-	log-too-large-by-rate number-beyond-float number-huge-exponent number-long one-a-day rate-burst-with-comma
+	log-too-large-by-rate number-beyond-float number-huge-exponent number-long one-a-day penalty-of-inflight rate-burst-with-comma
 	rate-burst-with-equals rate-of-zero rate-per-month refill-too-fine refill-too-slow strategy-beside-policy
 	tier-of-another-window tier-of-another-window-in-fields tier-with-a-burst unlimited-rule
 	unlimited-tier-with-a-burst warmup-twice window-too-fine window-too-long window-too-long-for-counter
@@ -238,6 +238,7 @@ func TestSchemaTakes(t *testing.T) {
 		`[{"name": "a", "algorithm": "FixedWindow", "rate": "5/s", "warm_up": {"From": 2, "OVER": "90s"}}]`,
 		`[{"name": "a", "algorithm": "FixedWindow", "rate": "5/s", "warmupRequests": 2, "warmup_duration": 0.5}]`,
 		`[{"name": "a", "algorithm": "FixedWindow", "algoConfig": {"rate": "5/s", "warmupRequests": 2, "warmupDuration": 60}}]`,
+		`[{"name": "a", "algorithm": "FixedWindow", "rate": "5/s", "Penalty": {"AFTER": 10, "within": "1 m", "for": "1h", "_most": "7d"}}]`,
 		`[{"name": "a", "algorithm": "fixed_window", "rate": "1/s", "tiers": {"x": "unlimited", "y": {"LIMIT": 7, "window_seconds": 1}}, ` +
 			`"onStoreError": "local:04"}]`,
 	}
@@ -314,6 +315,7 @@ var samples = map[ruleconfig.Kind][2]string{
 	ruleconfig.Seconds:        {`0.5`, `"name": "a", "algorithm": "FixedWindow", "limit": 1`},
 	ruleconfig.RateText:       {`"5/m"`, `"name": "a", "algorithm": "FixedWindow"`},
 	ruleconfig.Burst:          {`5`, `"name": "a", "algorithm": "TokenBucket", "rate": "1/s"`},
+	ruleconfig.PenaltyMap:     {`{"after": 1, "within": "1s", "for": "1h"}`, `"name": "a", "algorithm": "TokenBucket", "rate": "5/s"`},
 	ruleconfig.WarmupMap:      {`{"from": 1, "over": "1h"}`, `"name": "a", "algorithm": "TokenBucket", "rate": "5/s"`},
 }
 

@@ -267,6 +267,8 @@ type result struct {
 	isNew   bool  // whether the sight differs from the sight that was handled before it
 	again   bool  // whether the content was applied earlier, so that it was not applied now
 	changes changes
+
+	overrides int // number of overrides in the content
 }
 
 // deal handles the sight s, the outcome of one read of the file: it applies the content and records
@@ -293,7 +295,7 @@ func (w *Watcher) parse(s sight) (*File, error) {
 func (w *Watcher) apply(s sight, f *File) *result {
 	before := named(w.Limiter)
 	err := f.applyIf(w.Limiter, w.Check)
-	r := &result{sight: s, err: err}
+	r := &result{sight: s, err: err, overrides: len(f.overrides)}
 	if err == nil {
 		r.changes = changesOf(before, named(w.Limiter))
 	}
@@ -337,8 +339,11 @@ func (w *Watcher) tell(ctx context.Context, r *result) {
 		log.LogAttrs(ctx, slog.LevelError, "ratelimit: the file is refused, the rules stay",
 			slog.String("file", w.Path), slog.String("hash", r.hash), slog.Int("problems", len(all)), slog.Any("errors", problems))
 	case r.err == nil && (r.isNew || !r.changes.none()):
-		log.LogAttrs(ctx, slog.LevelInfo, "ratelimit: the file is applied",
-			slog.String("file", w.Path), slog.String("hash", r.hash), slog.Any("added", describe(r.changes.added)),
-			slog.Any("removed", describe(r.changes.removed)), slog.Any("changed", describe(r.changes.changed)))
+		attrs := []slog.Attr{slog.String("file", w.Path), slog.String("hash", r.hash), slog.Any("added", describe(r.changes.added)),
+			slog.Any("removed", describe(r.changes.removed)), slog.Any("changed", describe(r.changes.changed))}
+		if r.overrides > 0 {
+			attrs = append(attrs, slog.Int("overrides", r.overrides))
+		}
+		log.LogAttrs(ctx, slog.LevelInfo, "ratelimit: the file is applied", attrs...)
 	}
 }

@@ -10,5 +10,11 @@ func commands() []command {
 		explainCommand,
 		topCommand,
 		resetCommand,
+		blockCommand,
+		exemptCommand,
+		rateCommand,
+		pardonCommand,
+		liftCommand,
+		overridesCommand,
 	}
 }

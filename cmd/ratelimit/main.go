@@ -1,5 +1,5 @@
-// Command ratelimit shows what the rules of a rate limiter do before a service uses them. Except with top and
-// reset, it runs the limiter on a simulated clock: it sends no requests to a service, and it does not wait.
+// Command ratelimit shows what the rules of a rate limiter do before a service uses them. Except with the commands
+// for Redis, it runs the limiter on a simulated clock: it sends no requests to a service, and it does not wait.
 //
 //	ratelimit validate limits.json         find mistakes and surprises in a file of rules
 //	ratelimit simulate -shape bursts ...   show what a limit does with simulated traffic
@@ -8,6 +8,12 @@
 //	ratelimit explain limits.json ...      explain why one request is granted or denied
 //	ratelimit top redis://...              list the keys in a Redis server that are closest to their limit
 //	ratelimit reset redis://...            give a client its full limit back, in a Redis server
+//	ratelimit block -client alice ...      deny a client or some addresses, in all processes
+//	ratelimit exempt -ip 10.0.0.0/8 ...    free a client or some addresses from rules
+//	ratelimit rate -client alice 500/m ... give a client or some addresses another limit
+//	ratelimit pardon -client alice ...     end the block that a rule's penalty has begun
+//	ratelimit lift -client alice ...       end blocks, exemptions and rates
+//	ratelimit overrides ...                list who is blocked, exempt or has a rate
 //
 // Each command prints examples and its flags with -h. The exit code is 0 after success, 1 if the command has
 // found something, such as a mistake or a denial, 2 if the command line is wrong, and 3 if the command failed.

@@ -222,7 +222,7 @@ func (w *watch) pass(ctx context.Context) (*topJSON, error) {
 				found.Others++
 				continue
 			}
-			s.Ask.Rate, s.Ask.Warmup = r.Rate, r.Warmup
+			s.Ask.Rate, s.Ask.Warmup, s.Ask.Penalty = r.Rate, r.Warmup, r.Penalty
 			states = append(states, s)
 		}
 		for part := range slices.Chunk(states, lookTogether) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/lint"
@@ -129,6 +130,9 @@ func validate(path string, o lint.Options) ([]report, error) {
 		}
 		return reports, nil
 	}
+	if err := l.ReloadOverrides(); err != nil { // the rules are checked as if there were none
+		return nil, err
+	}
 	findings, err := lint.Check(l, o)
 	if err != nil {
 		return nil, err
@@ -145,6 +149,14 @@ func validate(path string, o lint.Options) ([]report, error) {
 			line, column = f.Find(at + "." + found.Field)
 		}
 		reports = append(reports, report{path, line, column, found.Code, string(found.Severity), name, found.Message, found.Advice})
+	}
+	var names []string
+	for _, r := range allRules(l) {
+		names = append(names, r.Name)
+	}
+	for _, found := range lint.Overrides(f.Overrides(), names, time.Now()) {
+		line, column := f.Find("overrides[" + strconv.Itoa(found.Rule) + "]." + found.Field)
+		reports = append(reports, report{path, line, column, found.Code, string(found.Severity), "", found.Message, found.Advice})
 	}
 	return reports, nil
 }

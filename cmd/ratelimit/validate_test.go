@@ -23,14 +23,22 @@ const gatewayRules = `{"rules": [
   {"name": "output", "endpoint": "/chat", "algorithm": "TokenBucket", "unit": "tokns", "rate": "9000/h"}
 ]}`
 
+// exemptRules has overrides, and what validate finds in them.
+const exemptRules = `{"rules": [{"endpoint": "/search", "algorithm": "TokenBucket", "rate": "60/m"}], "overrides": [
+  {"client": "client", "effect": "exempt"},
+  {"client": "client", "effect": "block", "note": "\u001b[2J"},
+  {"ip": "0.0.0.0/0", "effect": "block"},
+  {"client": "bob", "effect": "block", "until": "2001-01-01T00:00:00Z"}
+]}`
+
 // joinLines returns the lines, each with its end.
 func joinLines(lines ...string) string { return strings.Join(lines, "\n") + "\n" }
 
 // ruleFiles returns the files that the tests of validate read.
 func ruleFiles() map[string]string {
 	return map[string]string{
-		"units.json": gatewayRules,
-		"good.json":  good, "doubtful.json": doubtful, "bad.json": "[\n{\"endpoint\": 5, \"rate\": \"x\"}]", "no.json": "{",
+		"units.json": gatewayRules, "exempt.json": exemptRules,
+		"good.json": good, "doubtful.json": doubtful, "bad.json": "[\n{\"endpoint\": 5, \"rate\": \"x\"}]", "no.json": "{",
 	}
 }
 
@@ -75,6 +83,16 @@ func TestValidate(t *testing.T) {
 			`    lower it to 1024, or expect that of the oldest requests all units stay charged`,
 			`units.json:5:71: RL011 note: nothing else names the unit "tokns": "output" limits only requests whose Costs name it`,
 			`    is "tokens" meant? if the name is right, pass a cost in this unit by -cost`,
+		), ""}},
+		{[]string{"exempt.json"}, call{exitFound, joinLines(
+			`exempt.json:2:24: RL013 note: the exemption of the client "client" has no end`,
+			`    say by "until" when it ends, if it does`,
+			`exempt.json:2:24: RL015 warning: the exemption of the client "client" never applies: overrides[1] decides in its place`,
+			`    remove one of the two`,
+			`exempt.json:4:4: RL014 warning: the block of 0.0.0.0/0 is for everybody`,
+			`    give a longer prefix, or change the rules`,
+			`exempt.json:5:40: RL016 note: the block of the client "bob" has ended, and is left out`,
+			`    remove it`,
 		), ""}},
 		{[]string{"no.json"}, call{exitFound,
 			"no.json:1:2: RL000 error: must have a name in double quotes here, but has the end of the file\n", ""}},

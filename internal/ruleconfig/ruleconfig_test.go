@@ -35,6 +35,7 @@ type rule struct {
 	rate                ratetext.Rate
 	tiers               map[string]ratetext.Rate
 	warmup              ruleconfig.Warmup
+	penalty             ruleconfig.Penalty
 	onStoreError        ruleconfig.Policy
 	custom              any
 
@@ -65,6 +66,7 @@ func readRule(r *ruleconfig.Reader, n *confmap.Node, build func(algoConfig field
 		x.tiers[name] = rate
 	})
 	x.warmup = r.Warmup(n, config, x.algorithm)
+	x.penalty = r.Penalty(n, x.algorithm)
 	x.onStoreError = r.Policy(n)
 	x.whole = r.Found() == before
 	return x

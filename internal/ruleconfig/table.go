@@ -26,6 +26,7 @@ const (
 	Burst                          // a whole number, at least 1: the burst; given together with maxRequests or rate
 	Duration                       // a time with its unit, above 0
 	WarmupMap                      // a map that has WarmupFields
+	PenaltyMap                     // a map that has PenaltyFields
 	Unit                           // what a rule counts: lower-case letters, digits, "-", "_" and ".", at most 64 of them
 )
 
@@ -52,6 +53,7 @@ var RuleFields = []Field{
 		"How much the rule grants. Its fields may also stand in the rule itself."},
 	{"tiers", nil, Tiers, `The rates of some plans, by name, such as {"paid": "600/m", "staff": "unlimited"}.`},
 	{"warmup", nil, WarmupMap, `How the limit of a new key grows, such as {"from": 10, "over": "1h"}.`},
+	{"penalty", nil, PenaltyMap, `When many denials block a key, such as {"after": 10, "within": "1m", "for": "1h", "most": "24h"}.`},
 	{"onStoreError", nil, StoreError, `What answers while the store does not: "open", "closed", "local" or, of 4 replicas, "local:4".`},
 }
 
@@ -83,10 +85,19 @@ var (
 	}
 )
 
+// PenaltyFields are the fields of a rule's penalty, in the order in which they are read. The last one may be left out.
+var PenaltyFields = []Field{
+	{"after", nil, Requests, "How many denials begin a block."},
+	{"within", nil, Duration, `How long denials count together, from the first one, such as "1m".`},
+	{"for", nil, Duration, `How long a block lasts, such as "1h".`},
+	{"most", nil, Duration, "A block that begins less than this after the last one ended is twice as long, but no longer than this."},
+}
+
 // The Schemas with the names of the fields in the lists above.
 var (
 	ruleSchema, rateSchema         = NamesOf(RuleFields), NamesOf(RateFields)
 	warmupSchema, algoWarmupSchema = NamesOf(WarmupFields), NamesOf(AlgoWarmupFields)
+	penaltySchema                  = NamesOf(PenaltyFields)
 )
 
 // NamesOf returns the Schema of these fields, with all of their names.

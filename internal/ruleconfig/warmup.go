@@ -78,12 +78,18 @@ func (r *Reader) warmupMap(n *confmap.Node) (w Warmup) {
 	if m.Has("from") {
 		w.From = r.Count(m, "from")
 	}
-	if v, ok := m.Get("over"); ok {
-		if w.Over, ok = durationOf(v); !ok {
-			r.Reject(m.Field("over"), m.Describe("over"), durationForm)
+	w.Over = r.span(m, "over")
+	return w
+}
+
+// span reads the field of n with this name as a length of time. It returns 0 if the field is missing or wrong.
+func (r *Reader) span(n *confmap.Node, name string) (d time.Duration) {
+	if v, ok := n.Get(name); ok {
+		if d, ok = durationOf(v); !ok {
+			r.Reject(n.Field(name), n.Describe(name), durationForm)
 		}
 	}
-	return w
+	return d
 }
 
 // durationOf returns v as a length of time, and reports whether v is a length of time above 0.
@@ -116,11 +122,13 @@ func (r *Reader) seconds(n *confmap.Node, name string) time.Duration {
 	return time.Duration(d)
 }
 
-// RefuseWarmup reports a warm-up in the config n of a single limiter. Such a limiter belongs to no
-// rule, and only a rule can have a warm-up. config is the algoConfig in n, or nil if the algoConfig
-// has a problem.
-func (r *Reader) RefuseWarmup(n, config *confmap.Node, a Algorithm) {
+// RefuseOfRules reports a warm-up and a penalty in the config n of a single limiter. Such a limiter belongs to no
+// rule, and only a rule can have them. config is the algoConfig in n, or nil if the algoConfig has a problem.
+func (r *Reader) RefuseOfRules(n, config *confmap.Node, a Algorithm) {
 	const reason = "must be left out: only a rule has a warm-up, see NewFromConfig"
+	if n.Has("penalty") {
+		r.Reject(n.Field("penalty"), n.Describe("penalty"), "must be left out: only a rule has a penalty, see NewFromConfig")
+	}
 	if n.Has("warmup") {
 		r.Reject(n.Field("warmup"), n.Describe("warmup"), reason)
 	}

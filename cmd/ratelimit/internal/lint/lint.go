@@ -54,6 +54,10 @@ func Codes() []Code {
 		{"RL010", Warning, "names of rules that differ only in case"},
 		{"RL011", Note, "a unit that nothing else names, as if it were misspelt"},
 		{"RL012", Warning, "more may run at once than another rule can give back"},
+		{"RL013", Note, "an exemption that has no end"},
+		{"RL014", Warning, "a block or an exemption of all addresses"},
+		{"RL015", Warning, "an override that never applies: others decide in its place"},
+		{"RL016", Note, "an override that has ended, and is left out"},
 	}
 }
 

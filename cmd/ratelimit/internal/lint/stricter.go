@@ -17,6 +17,9 @@ func stricter(a, b indexed) bool {
 	if !a.Mode.Denies() || a.Limiter != nil || b.Limiter != nil || a.Unit != b.Unit || !coarser(a.Key, b.Key) {
 		return false
 	}
+	if b.Penalty != (ratelimit.Penalty{}) { // it also denies while a key is blocked
+		return false
+	}
 	if len(a.Tiers) > 0 || a.Warmup != (ratelimit.Warmup{}) || b.Warmup != (ratelimit.Warmup{}) || a.OnStoreError != b.OnStoreError {
 		return false
 	}

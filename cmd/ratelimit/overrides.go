@@ -1,0 +1,275 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+var blockCommand = command{
+	name:    "block",
+	summary: "deny a client or some addresses, in Redis",
+	examples: `
+ratelimit block -redis redis://127.0.0.1:6379 -name shop -client alice -for 1h
+ratelimit block -name shop -ip 203.0.113.0/24 -note "ticket 4711"
+ratelimit block -name shop -config limits.json -client alice -rules /search,/login
+`,
+	about: `
+Denies all requests of one client, or from an address or a prefix: for the time
+-for, or to the time -until, or until "lift". With -rules or -rule, it denies
+those requests to which one of these rules applies. What was set before for the
+same client or address, the same effect and the same rules is replaced.
+` + aboutOverrides,
+	run: func(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
+		return runSet(ctx, t, fs, args, ratelimit.EffectBlock)
+	},
+}
+
+var exemptCommand = command{
+	name:    "exempt",
+	summary: "free a client or some addresses from rules, in Redis",
+	examples: `
+ratelimit exempt -redis redis://127.0.0.1:6379 -name shop -client alice -for 2h
+ratelimit exempt -name shop -ip 10.0.0.0/8 -until 2026-12-01T00:00:00Z
+ratelimit exempt -name shop -config limits.json -client alice -rule /search
+`,
+	about: `
+Frees one client, or an address or a prefix, from all rules, or from those that
+-rules or -rule names: they neither limit nor count the requests. It lasts for
+the time -for, or to the time -until, or until "lift".
+` + aboutOverrides,
+	run: func(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
+		return runSet(ctx, t, fs, args, ratelimit.EffectExempt)
+	},
+}
+
+var rateCommand = command{
+	name:    "rate",
+	summary: "give a client or some addresses another limit, in Redis",
+	examples: `
+ratelimit rate -redis redis://127.0.0.1:6379 -name shop -config limits.json \
+    -client alice 500/m
+ratelimit rate -name shop -config limits.json -ip 10.0.0.0/8 -for 7d 500/m
+`,
+	about: `
+Gives one client, or each address of a prefix, another limit: in all rules whose
+keys belong to one client, or to one address, or in those that -rules or -rule
+names. The file of rules says which these are. A window keeps its length.
+` + aboutOverrides,
+	run: func(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
+		return runSet(ctx, t, fs, args, ratelimit.EffectRate)
+	},
+}
+
+const aboutOverrides = `
+Processes whose limiters have the option WithOverrides obey within a second of
+their next decision. -rules, -rule and rates need -config, so that nothing is
+set that could not apply. Names may be pasted as replay, top and logs print
+them: quotation marks and escapes such as \x1b are read, except with -exact.
+Without -note, the note says who you are: user@host. The server is
+redis://127.0.0.1:6379/0 if none is given.
+`
+
+// whomFlags hold the flags that say for which limiter and for whom an override is.
+type whomFlags struct {
+	server     *serverFlags
+	redis      *string
+	config     *string
+	client, ip *string
+	rules      listFlag
+	exact      *bool
+	asJSON     *bool
+}
+
+func newWhomFlags(fs *flag.FlagSet) *whomFlags {
+	w := &whomFlags{
+		server: newServerFlags(fs),
+		redis:  fs.String("redis", "", "the `address` of the server, such as redis://:password@host:6379/0"),
+		config: fs.String("config", "", "the `file` of rules"),
+		client: fs.String("client", "", "the `client`"),
+		ip:     fs.String("ip", "", "the `address`, or a prefix such as 10.0.0.0/8"),
+		exact:  fs.Bool("exact", false, "take names as they are, without quotation marks and escapes"),
+		asJSON: fs.Bool("json", false, "print JSON"),
+	}
+	fs.Var(&w.rules, "rule", "the `name` of a rule; may be repeated")
+	fs.Var((*commaFlag)(&w.rules), "rules", "`names` of rules, with commas between them")
+	return w
+}
+
+// A commaFlag adds the values that stand between commas to a list.
+type commaFlag listFlag
+
+func (c *commaFlag) String() string { return "" }
+
+// Set adds the values in text to the list.
+func (c *commaFlag) Set(text string) error {
+	*c = append(*c, strings.Split(text, ",")...)
+	return nil
+}
+
+// A target is the limiter in a server whose overrides a command reads or changes.
+type target struct {
+	*server
+	name    string
+	limiter *ratelimit.RateLimiter // with the rules of the flag -config; without it, with one rule of no importance
+	now     time.Time              // time of the server
+	list    []ratelimit.Override   // all overrides in the server that have not ended
+}
+
+// open connects to the server, and reads the overrides of the limiter there. urls are the arguments that name a server. If
+// others is true, the command concerns one client or address, which must be given.
+func (w *whomFlags) open(ctx context.Context, urls []string, whom bool) (*target, error) {
+	if *w.redis != "" {
+		urls = append([]string{*w.redis}, urls...)
+	}
+	given := *w.client != "" || *w.ip != ""
+	switch {
+	case len(urls) > 1:
+		return nil, usageError(fmt.Sprintf("%q is one argument too many", plain(urls[1])))
+	case *w.server.name == "":
+		return nil, usageError("-name is missing: the name of the limiter, as WithName says")
+	case whom && !given:
+		return nil, usageError("-client or -ip is missing: whom the override is for")
+	case *w.client != "" && *w.ip != "":
+		return nil, usageError("-client and -ip are given: an override is for one of them")
+	case len(w.rules) > 0 && *w.config == "":
+		return nil, usageError("-config is missing: the file of rules that -rules or -rule names")
+	}
+	opts := []ratelimit.Option{ratelimit.WithName(*w.server.name)}
+	if *w.config != "" {
+		if _, _, err := loadRules(*w.config, opts...); err != nil { // reports a bad file before connecting to the server
+			return nil, err
+		}
+	}
+	s, err := w.server.connect(ctx, urls)
+	if err != nil {
+		return nil, err
+	}
+	t := &target{server: s, name: *w.server.name}
+	opts = append(opts, ratelimit.WithStore(s.store), ratelimit.WithOverrides())
+	if *w.config != "" {
+		_, t.limiter, err = loadRules(*w.config, opts...)
+	} else {
+		t.limiter, err = ratelimit.New([]ratelimit.Rule{{Endpoint: "*", Rate: ratelimit.PerSecond(1)}}, nil, opts...)
+	}
+	if err == nil {
+		err = t.read(ctx)
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// read reads the overrides from the server, and has the limiter know the time of the server.
+func (t *target) read(ctx context.Context) error {
+	return t.within(ctx, func(ctx context.Context) error {
+		c, err := t.store.OverridesSince(ctx, t.name, ratelimit.OverrideVersion{})
+		if err != nil {
+			return err
+		}
+		t.now = c.Now.UTC()
+		t.list = slices.DeleteFunc(c.Set, func(o ratelimit.Override) bool { return !o.Until.IsZero() && !t.now.Before(o.Until) })
+		slices.SortStableFunc(t.list, func(a, b ratelimit.Override) int {
+			return cmp.Or(strings.Compare(a.IP, b.IP), strings.Compare(a.Client, b.Client))
+		})
+		_, err = t.limiter.Overrides(ctx)
+		return err
+	})
+}
+
+// whom returns an override for those whom the flags name.
+func (w *whomFlags) whom(limiter string) ratelimit.Override {
+	o := ratelimit.Override{Client: *w.client, IP: *w.ip}
+	for _, name := range w.rules {
+		if !*w.exact {
+			name = strings.TrimPrefix(pasted(strings.TrimSpace(name)), limiter+":") // top prints the name of the limiter, too
+		}
+		o.Rules = append(o.Rules, name)
+	}
+	if !*w.exact {
+		o.Client, o.IP = pasted(o.Client), pasted(o.IP)
+	}
+	return o
+}
+
+func runSet(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string, effect string) error {
+	how := newWhomFlags(fs)
+	lasts := fs.String("for", "", "how `long` it lasts, such as 90m, 2h or 7d")
+	until := fs.String("until", "", "the `time` at which it ends, such as 2026-12-01T00:00:00Z")
+	note := fs.String("note", "", "a `text` for people: why; without it, who you are")
+	args, err := parse(fs, args, 0, 2)
+	if err != nil {
+		return err
+	}
+	urls := slices.Clone(args)
+	o := how.whom(*how.server.name)
+	o.Effect, o.Note = effect, cmp.Or(*note, who())
+	if effect == ratelimit.EffectRate {
+		i := slices.IndexFunc(urls, func(text string) bool { return !strings.Contains(text, "://") })
+		switch {
+		case i < 0:
+			return usageError("the rate is missing, such as 500/m")
+		case *how.config == "":
+			return usageError("-config is missing: the file of rules, whose limits the rate replaces")
+		}
+		if o.Rate, err = ratelimit.ParseRate(urls[i]); err != nil {
+			return usageError(asFlag(err))
+		}
+		urls = slices.Delete(urls, i, i+1)
+	}
+	ends, err := endOf(*lasts, *until)
+	if err != nil {
+		return err
+	}
+	if o, err = canonical(ctx, o); err != nil {
+		return err
+	}
+	s, err := how.open(ctx, urls, true)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if o.Until = ends(s.now); !o.Until.IsZero() && !s.now.Before(o.Until) {
+		return usageError(fmt.Sprintf("-until is %s: must be in the future: it is %s in the server",
+			o.Until.UTC().Format(time.RFC3339), s.now.Format(time.RFC3339)))
+	}
+	if err := s.set(ctx, o); err != nil {
+		return err
+	}
+	if *how.asJSON {
+		return t.printJSON(jsonOf(s.now, o))
+	}
+	p := &page{width: t.width}
+	p.line("%s: %s %s in limiter %s", s.address, pastOf(&o), whomText(&o), name(s.name))
+	p.line("rules  %s", rulesText(&o))
+	p.line("until  %s", untilText(&o, s.now))
+	p.line("note   %s", plain(o.Note))
+	p.line("Processes with WithOverrides obey within 1s of their next decision.")
+	for _, hint := range s.hints(ctx, &o) {
+		p.line("note: %s", hint)
+	}
+	_, err = io.WriteString(t.out, p.String())
+	return err
+}
+
+// set sets the given overrides, all or none. A mistake in them is a usageError.
+func (t *target) set(ctx context.Context, o ...ratelimit.Override) error {
+	var wrong error
+	err := t.within(ctx, func(ctx context.Context) error {
+		err := t.limiter.Override(ctx, o...)
+		if isMistake(err) {
+			wrong, err = usageError(asFlag(err)), nil
+		}
+		return err
+	})
+	return cmp.Or(wrong, err)
+}

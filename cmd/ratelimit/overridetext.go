@@ -1,0 +1,225 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// An overrideJSON is an override in JSON.
+type overrideJSON struct {
+	Client string     `json:"client,omitempty"`
+	IP     string     `json:"ip,omitempty"`
+	Effect string     `json:"effect"`
+	Rules  []string   `json:"rules"` // empty for all rules
+	Rate   string     `json:"rate,omitempty"`
+	Until  *time.Time `json:"until"`  // null if it lasts until it is lifted
+	Rest   int64      `json:"restNs"` // nanoseconds until then; 0 if it lasts until it is lifted
+	Note   string     `json:"note"`
+}
+
+func jsonOf(now time.Time, o ratelimit.Override) overrideJSON {
+	j := overrideJSON{Client: o.Client, IP: o.IP, Effect: o.Effect, Rules: append([]string{}, o.Rules...), Note: o.Note}
+	if o.Effect == ratelimit.EffectRate {
+		j.Rate = o.Rate.String()
+	}
+	if !o.Until.IsZero() {
+		until := o.Until.UTC()
+		j.Until, j.Rest = &until, int64(until.Sub(now))
+	}
+	return j
+}
+
+// pasted returns the name that text stands for. Other commands print a name with unprintable characters with escapes, and
+// logs print it in quotation marks.
+func pasted(text string) string {
+	if len(text) >= 2 && text[0] == '"' && text[len(text)-1] == '"' {
+		var name string
+		if name, err := strconv.Unquote(text); err == nil {
+			return name
+		}
+		if json.Unmarshal([]byte(text), &name) == nil {
+			return name
+		}
+	}
+	if name, err := strconv.Unquote(`"` + strings.ReplaceAll(text, `"`, `\"`) + `"`); err == nil && plain(name) == text {
+		return name
+	}
+	return text
+}
+
+// who returns a note that says who runs this program, and where.
+func who() string {
+	by := os.Getenv("SUDO_USER")
+	if u, err := user.Current(); by == "" && err == nil {
+		by = u.Username
+	}
+	host, _ := os.Hostname()
+	text := "by " + cmp.Or(by, os.Getenv("USER"), "somebody") + "@" + cmp.Or(host, "somewhere")
+	return strings.ToValidUTF8(text[:min(len(text), 256)], "")
+}
+
+// endOf returns a function from the time of the server to the time at which an override ends: after the time in lasts, or at the
+// time in until. The result of that function is zero if both are empty.
+func endOf(lasts, until string) (func(now time.Time) time.Time, error) {
+	switch {
+	case lasts != "" && until != "":
+		return nil, usageError("-for and -until are given: one of them says when it ends")
+	case until != "":
+		at, err := time.Parse(time.RFC3339, until)
+		if err != nil || at.IsZero() {
+			return nil, usageError(fmt.Sprintf("-until is %q: must be a time such as 2026-12-01T00:00:00Z", shortened(until)))
+		}
+		return func(time.Time) time.Time { return at }, nil
+	case lasts != "":
+		rate, err := ratelimit.ParseRate("1/" + lasts) // a rate knows all units of time
+		if err != nil || rate.Burst > 0 || rate.Requests != 1 || rate.Per < time.Microsecond {
+			return nil, usageError(fmt.Sprintf("-for is %q: must be a time with its unit, such as 90m, 2h or 7d", shortened(lasts)))
+		}
+		return func(now time.Time) time.Time { return now.Add(rate.Per) }, nil
+	}
+	return func(time.Time) time.Time { return time.Time{} }, nil
+}
+
+// shortened returns the beginning of a long text, for an error.
+func shortened(text string) string {
+	if len(text) <= 60 {
+		return text
+	}
+	return strings.ToValidUTF8(text[:57], "") + "..."
+}
+
+// isMistake reports whether err says that an override is wrong, and not that the server has failed.
+func isMistake(err error) bool {
+	return errors.Is(err, ratelimit.ErrInvalidConfig) || errors.Is(err, ratelimit.ErrUnknownRule)
+}
+
+// asFlag returns the text of err, which names a field of an override, with the flag in place of the field.
+func asFlag(err error) string {
+	var lines []string
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		if line = plain(strings.TrimPrefix(line, "ratelimit: ")); !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	text := strings.Join(lines, "; ")
+	for _, field := range []string{"client", "ip", "rules", "until", "note"} {
+		text = strings.ReplaceAll(text, "overrides[0]."+field, "-"+field)
+	}
+	text = strings.ReplaceAll(text, "overrides[0].rate.per", "the window of the rate")
+	return strings.ReplaceAll(strings.ReplaceAll(text, "overrides[0].rate", "the rate"), "ratelimit: ", "")
+}
+
+func pastOf(o *ratelimit.Override) string {
+	switch o.Effect {
+	case ratelimit.EffectBlock:
+		return "blocked"
+	case ratelimit.EffectExempt:
+		return "exempted"
+	}
+	return "rate " + o.Rate.String() + " for"
+}
+
+func whomText(o *ratelimit.Override) string {
+	if o.IP != "" {
+		return "ip " + name(o.IP)
+	}
+	return "client " + name(o.Client)
+}
+
+func rulesText(o *ratelimit.Override) string {
+	if len(o.Rules) == 0 {
+		return "all"
+	}
+	names := make([]string, len(o.Rules))
+	for i, rule := range o.Rules {
+		names[i] = name(rule)
+	}
+	return strings.Join(names, ", ")
+}
+
+func untilText(o *ratelimit.Override, now time.Time) string {
+	if o.Until.IsZero() {
+		return "lifted"
+	}
+	return o.Until.UTC().Format(timeFormat) + " UTC, in " + rest(o.Until.Sub(now))
+}
+
+// rest returns the time d as a text, rounded up to whole minutes if it is an hour or more.
+func rest(d time.Duration) string {
+	if d < time.Hour {
+		return wait(rounded(d))
+	}
+	return strings.TrimSuffix((d + time.Minute - 1).Truncate(time.Minute).String(), "0s")
+}
+
+// hints returns what may surprise the one who has set o.
+func (t *target) hints(ctx context.Context, o *ratelimit.Override) (hints []string) {
+	prefix, isPrefix := netip.ParsePrefix(o.IP)
+	addr, _ := netip.ParseAddr(o.IP)
+	switch {
+	case isPrefix == nil && prefix.Bits() == 0:
+		hints = append(hints, "this is for all addresses")
+	case o.Effect == ratelimit.EffectBlock && addr.Is6() && !addr.Is4In6():
+		network, _ := addr.WithZone("").Prefix(64)
+		hints = append(hints, "a client can change its address within its network, "+network.String())
+	case o.Effect == ratelimit.EffectExempt && o.Until.IsZero():
+		hints = append(hints, "this exemption has no end, see -for and -until")
+	}
+	if len(t.list) == 0 {
+		if here, all := t.limiters(ctx); all && !slices.Contains(here, t.name) {
+			hint := "no limiter " + quote(t.name) + " has keys in this server"
+			if len(here) > 0 {
+				hint += "; those that have: " + strings.Join(escaped(here[:min(len(here), 10)]), ", ")
+			}
+			hints = append(hints, hint)
+		}
+	}
+	return hints
+}
+
+func escaped(names []string) (all []string) {
+	for _, text := range names {
+		all = append(all, name(text))
+	}
+	return all
+}
+
+// limiters returns the names of limiters that have keys in the server, sorted. It looks at the first ten thousand names of
+// keys or so. all is true if there are no others.
+func (t *target) limiters(ctx context.Context) (names []string, all bool) {
+	for cursor, steps := uint64(0), 0; steps < 20; steps++ {
+		var keys []string
+		err := t.within(ctx, func(ctx context.Context) (err error) {
+			keys, cursor, err = t.client.Scan(ctx, cursor, t.store.Pattern(), 500).Result()
+			return err
+		})
+		if err != nil {
+			return nil, false
+		}
+		for _, key := range keys {
+			s, ok := t.store.Stored(key)
+			limiter, _, _ := strings.Cut(s.Ask.Rule, ":")
+			if ok && !slices.Contains(names, limiter) && (len(names) < 100 || limiter == t.name) {
+				names = append(names, limiter)
+			}
+		}
+		if cursor == 0 || slices.Contains(names, t.name) {
+			all = true
+			break
+		}
+	}
+	slices.Sort(names)
+	return names, all
+}

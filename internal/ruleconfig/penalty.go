@@ -1,0 +1,58 @@
+package ruleconfig
+
+import (
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
+)
+
+// A Penalty says when a rule blocks a key for some time. The zero Penalty means that the rule does not.
+type Penalty struct {
+	After             int           // number of denials that begin a block
+	Within, For, Most time.Duration // time in which the denials count together; length of the first and of the longest block
+}
+
+// Config returns p as a map, in the form that a config of a rule has, or nil if p is zero.
+func (p Penalty) Config() map[string]any {
+	if p == (Penalty{}) {
+		return nil
+	}
+	config := map[string]any{"after": p.After, "within": p.Within.String(), "for": p.For.String()}
+	if p.Most != 0 {
+		config["most"] = p.Most.String()
+	}
+	return config
+}
+
+const penaltyForm = `must be a map such as {"after": 10, "within": "1m", "for": "1h"}`
+
+// Penalty reads the penalty of the rule with the config n. a is the algorithm of the rule.
+func (r *Reader) Penalty(n *confmap.Node, a Algorithm) (p Penalty) {
+	switch {
+	case !n.Has("penalty"):
+		return p
+	case a.Custom:
+		r.Reject(n.Field("penalty"), n.Describe("penalty"), "must be left out: a limiter of one's own has none")
+		return p
+	}
+	m, ok := r.Child(n, "penalty", penaltyForm)
+	if !ok {
+		return p
+	}
+	m.Match(penaltySchema)
+	r.Unknown(m, penaltySchema.Fields, func(string, any) (string, []string) { return "", nil })
+	for _, f := range PenaltyFields {
+		form := durationForm
+		if f.Kind == Requests {
+			form = "must be a whole number, at least 1"
+		}
+		if f.Name != "most" && !m.Has(f.Name) && !m.Misspelt(f.Name) {
+			r.Reject(m.Field(f.Name), "missing", form)
+		}
+	}
+	if m.Has("after") {
+		p.After = r.Count(m, "after")
+	}
+	p.Within, p.For, p.Most = r.span(m, "within"), r.span(m, "for"), r.span(m, "most")
+	return p
+}
