@@ -171,7 +171,7 @@ func waitText(d time.Duration) string {
 	case d == 0:
 		return "-"
 	case d >= time.Minute:
-		return shortText(((d-1)/time.Second + 1) * time.Second)
+		return shortText((d + time.Second - 1).Truncate(time.Second)) // rounded up, as Retry-After is
 	}
 	return d.String()
 }
