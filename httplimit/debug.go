@@ -17,8 +17,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// The page of Debug, and its style. The linker leaves both, and package html/template, out of programs that do not call
-// Debug, because no variable of this package is made from them.
+// The page of Debug, and its style. The linker leaves both, and the code of package html/template, out of programs that do
+// not call Debug, because no variable of this package is made from them.
 var (
 	//go:embed debug.html
 	debugHTML string
