@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -62,7 +61,8 @@ func TestBlocked(t *testing.T) {
 	require.NoError(t, err)
 	_, _ = w.call(t)
 	err, trailer := w.call(t)
-	assert.Equal(t, told{codes.ResourceExhausted, "abnormal usage detected", time.Hour, []string{"per-client"}, blockedReason, []string{"3600000"}},
+	perClient := []string{"per-client"}
+	assert.Equal(t, told{codes.ResourceExhausted, "abnormal usage detected", time.Hour, perClient, blockedReason, []string{"3600000"}},
 		learn(err, trailer))
 
 	clock.Advance(time.Hour)
@@ -214,7 +214,7 @@ func TestDoubtfulExemption(t *testing.T) {
 // TestBadNetworks says what is wrong with each network.
 func TestBadNetworks(t *testing.T) {
 	l, _ := perMinute(t, 1)
-	_, err := grpclimit.New(l, grpclimit.Config{SkipNetworks: []netip.Prefix{netip.MustParsePrefix("10.1.2.3/8"), netip.MustParsePrefix("::/0")}})
+	_, err := grpclimit.New(l, grpclimit.Config{SkipNetworks: prefixes("10.1.2.3/8", "::/0")})
 	require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)
 	assert.ErrorContains(t, err, "skipNetworks[0] is 10.1.2.3/8: has bits set beyond its length: must be 10.0.0.0/8")
 	assert.ErrorContains(t, err, "skipNetworks[1] is ::/0: must not be everybody")

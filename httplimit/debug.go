@@ -17,8 +17,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// The page of Debug, and its style. The linker leaves both, and package html/template, out of programs that do not call
-// Debug, because no variable of this package is made from them.
+// The page of Debug, and its style. The linker leaves both, and the code of package html/template, out of programs that do
+// not call Debug, because no variable of this package is made from them.
 var (
 	//go:embed debug.html
 	debugHTML string
@@ -171,7 +171,7 @@ func waitText(d time.Duration) string {
 	case d == 0:
 		return "-"
 	case d >= time.Minute:
-		return shortText(((d-1)/time.Second + 1) * time.Second)
+		return shortText((d + time.Second - 1).Truncate(time.Second)) // rounded up, as Retry-After is
 	}
 	return d.String()
 }

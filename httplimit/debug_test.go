@@ -20,16 +20,17 @@ import (
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
-// shop returns a limiter of a shop that has served some requests, and its clock.
-func shop(t testing.TB) (*ratelimit.RateLimiter, *ratelimit.FakeClock) {
+// shop returns a limiter of a shop that has served some requests.
+func shop(t testing.TB) *ratelimit.RateLimiter {
 	t.Helper()
-	l, clock := limited(t, []ratelimit.Rule{
+	l, _ := limited(t, []ratelimit.Rule{
 		{Name: "login", Endpoint: "/login", Key: ratelimit.KeyIP, Algorithm: ratelimit.AlgorithmSlidingWindowLog, Rate: ratelimit.PerMinute(5),
 			Penalty: ratelimit.Penalty{After: 3, Within: 10 * time.Minute, For: 15 * time.Minute, Most: 24 * time.Hour}},
 		{Name: "search", Endpoint: "/search", Rate: ratelimit.PerMinute(30), Tiers: map[string]ratelimit.Rate{
 			"paid": ratelimit.PerMinute(300), "partner": ratelimit.Unlimited}},
 		{Name: "everybody", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Rate: ratelimit.PerSecond(1000)},
-		{Name: "next limit", Endpoint: "/search", Mode: ratelimit.ModeShadow, Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerHour(40)},
+		{Name: "next limit", Endpoint: "/search", Mode: ratelimit.ModeShadow, Algorithm: ratelimit.AlgorithmFixedWindow,
+			Rate: ratelimit.PerHour(40)},
 	}, &ratelimit.Rule{Name: "per-client", Rate: ratelimit.PerMinute(60)})
 	override(t, l,
 		ratelimit.Override{IP: "198.51.100.0/24", Effect: ratelimit.EffectBlock, Until: start.Add(6 * time.Hour), Note: "scraper, ticket 4711"},
@@ -48,7 +49,7 @@ func shop(t testing.TB) (*ratelimit.RateLimiter, *ratelimit.FakeClock) {
 	ask(64, "ip:203.0.113.9", "/items", "203.0.113.9")
 	ask(3, "ip:198.51.100.4", "/items", "198.51.100.4")
 	ask(8, "backup", "/items", "10.1.2.3")
-	return l, clock
+	return l
 }
 
 // debug returns what the page of l answers to a request by a real client.
@@ -80,7 +81,7 @@ func asJSON(t testing.TB, l *ratelimit.RateLimiter, query string) (report map[st
 
 // TestDebugHeader checks what protects the page, and which methods it has.
 func TestDebugHeader(t *testing.T) {
-	l, _ := shop(t)
+	l := shop(t)
 	_, whole := debug(t, l, http.MethodGet, "")
 	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"} {
 		resp, body := debug(t, l, method, "")
@@ -88,8 +89,8 @@ func TestDebugHeader(t *testing.T) {
 		assert.Equal(t, "no-store", h.Get("Cache-Control"), method)
 		assert.Equal(t, "nosniff", h.Get("X-Content-Type-Options"), method)
 		assert.Equal(t, "no-referrer", h.Get("Referrer-Policy"), method)
-		assert.Regexp(t, `^default-src 'none'; style-src 'sha256-[A-Za-z0-9+/]{43}='; form-action 'self'; base-uri 'none'; frame-ancestors 'none'$`,
-			h.Get("Content-Security-Policy"), method)
+		assert.Regexp(t, `^default-src 'none'; style-src 'sha256-[A-Za-z0-9+/]{43}='; `+
+			`form-action 'self'; base-uri 'none'; frame-ancestors 'none'$`, h.Get("Content-Security-Policy"), method)
 		switch method {
 		case "GET":
 			assert.Equal(t, whole, body)
@@ -110,7 +111,7 @@ func TestDebugHeader(t *testing.T) {
 
 // TestDebugFormat gives JSON to those who ask for it.
 func TestDebugFormat(t *testing.T) {
-	l, _ := shop(t)
+	l := shop(t)
 	for _, row := range []struct {
 		query, accept string
 		asJSON        bool
@@ -137,7 +138,7 @@ func TestDebugFormat(t *testing.T) {
 
 // TestDebugReport compares the report with what the limiter says.
 func TestDebugReport(t *testing.T) {
-	l, _ := shop(t)
+	l := shop(t)
 	report := asJSON(t, l, "")
 	var names []string
 	for i, rule := range report["rules"].([]any) {
@@ -173,7 +174,8 @@ func TestDebugReport(t *testing.T) {
 	require.NoError(t, err)
 	assert.JSONEq(t, string(text), string(shown))
 	stats := report["overrides"].(map[string]any)["stats"].(map[string]any)
-	assert.Equal(t, []any{3., 8., 1., 1., 1.}, []any{stats["Blocked"], stats["Exempted"], stats["Blocks"], stats["Exemptions"], stats["Rates"]})
+	assert.Equal(t, []any{3., 8., 1., 1., 1.},
+		[]any{stats["Blocked"], stats["Exempted"], stats["Blocks"], stats["Exemptions"], stats["Rates"]})
 	assert.Nil(t, report["store"])
 	assert.Nil(t, report["explanation"])
 
@@ -181,13 +183,15 @@ func TestDebugReport(t *testing.T) {
 	require.NoError(t, err)
 	report = asJSON(t, empty, "")
 	assert.Equal(t, []any{[]any{}, []any{}}, []any{report["rules"], report["mostDenied"]}, "a list that is empty is a list")
-	_, page := debug(t, empty, http.MethodGet, "?client=a")
-	assert.Contains(t, page, "No rule applies.")
+	for _, l := range []*ratelimit.RateLimiter{empty, new(ratelimit.RateLimiter)} {
+		_, page := debug(t, l, http.MethodGet, "?client=a")
+		assert.Contains(t, page, "No rule applies.")
+	}
 }
 
 // TestDebugClient asks what one client would be answered.
 func TestDebugClient(t *testing.T) {
-	l, _ := shop(t)
+	l := shop(t)
 	for _, row := range []struct{ query, client, ip, result, why string }{
 		{"&client=shop-8&endpoint=/search", "shop-8", "", "denied", "the client has used its budget"},
 		{"&client=shop-8&endpoint=/search&tier=paid", "shop-8", "", "denied", "another rate, from which it has taken as much"},
@@ -204,7 +208,9 @@ func TestDebugClient(t *testing.T) {
 		assert.Equal(t, row.result == "allowed", e["result"].(map[string]any)["allowed"], row.why)
 	}
 	_, page := debug(t, l, http.MethodGet, "?client=shop-7&endpoint=/search&ip=&tier=")
-	for _, want := range []string{`value="shop-7"`, "sale until Monday", "900/m", "until 2026-01-05 00:00:00 UTC", `href="?client=shop-7&amp;`} {
+	for _, want := range []string{
+		`value="shop-7"`, "sale until Monday", "900/m", "until 2026-01-05 00:00:00 UTC", `href="?client=shop-7&amp;`,
+	} {
 		assert.Contains(t, page, want)
 	}
 	_, page = debug(t, l, http.MethodGet, "?ip=198.51.100.7")
@@ -214,7 +220,7 @@ func TestDebugClient(t *testing.T) {
 
 // TestDebugChangesNothing compares all that the limiter shows before and after requests to the page.
 func TestDebugChangesNothing(t *testing.T) {
-	l, _ := shop(t)
+	l := shop(t)
 	requests := []ratelimit.Request{
 		{Client: "shop-7", Endpoint: "/search"}, {Client: "shop-8", Endpoint: "/search"}, {Client: "new", Endpoint: "/search"},
 		{Client: "ip:203.0.113.9", Endpoint: "/login", IP: "203.0.113.9"},
@@ -250,10 +256,11 @@ var hostile = []string{
 // crowd returns a limiter with n rules, some of which have hostile names, clients, endpoints and notes.
 func crowd(t testing.TB, n int) *ratelimit.RateLimiter {
 	t.Helper()
+	algorithms := []ratelimit.Algorithm{ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowLog}
 	var rules []ratelimit.Rule
 	for i := range n {
 		r := ratelimit.Rule{Name: fmt.Sprintf("rule %d", i), Endpoint: fmt.Sprintf("/api/%d/*", i), Rate: ratelimit.PerMinute(1 + i%90),
-			Algorithm: []ratelimit.Algorithm{ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowLog}[i%3],
+			Algorithm: algorithms[i%3],
 			Mode:      []ratelimit.Mode{ratelimit.ModeEnforce, ratelimit.ModeEnforce, ratelimit.ModeShadow, ratelimit.ModeAdvise}[i%4]}
 		if i%20 == 7 {
 			name := hostile[i/20%len(hostile)]
@@ -281,7 +288,7 @@ func crowd(t testing.TB, n int) *ratelimit.RateLimiter {
 func TestDebugHostile(t *testing.T) {
 	l := crowd(t, 1000)
 	for _, name := range hostile {
-		q := "client=" + url.QueryEscape(name) + "&endpoint=" + url.QueryEscape(name) + "&ip=" + url.QueryEscape(name) + "&tier=" + url.QueryEscape(name)
+		q := strings.ReplaceAll("client=x&endpoint=x&ip=x&tier=x", "x", url.QueryEscape(name))
 		resp, page := debug(t, l, http.MethodGet, "?"+q)
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 		for _, harm := range []string{"<script", "<img", "onerror=alert(1)>", "<h1>not", "' onfocus='"} {
@@ -334,7 +341,7 @@ const picture = "../docs/debug/page.html"
 
 // TestDebugPicture compares the page with the file from which its picture is drawn.
 func TestDebugPicture(t *testing.T) {
-	l, _ := shop(t)
+	l := shop(t)
 	w := get(t, httplimit.Debug(l), "/debug/ratelimit?client=shop-8&endpoint=/search&ip=&tier=", "203.0.113.9:1")
 	if os.Getenv("RATELIMIT_WRITE") != "" {
 		require.NoError(t, os.WriteFile(picture, w.Body.Bytes(), 0o600))

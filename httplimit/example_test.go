@@ -49,7 +49,8 @@ func ExampleDebug() {
 	admin.Handle("/debug/ratelimit", httplimit.Debug(limiter))
 
 	w := httptest.NewRecorder()
-	admin.ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/debug/ratelimit?client=alice&endpoint=/items", nil))
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/debug/ratelimit?client=alice&endpoint=/items", nil)
+	admin.ServeHTTP(w, r)
 	fmt.Println(w.Code, w.Header().Get("Cache-Control"), strings.Contains(w.Body.String(), "allowed, 99 of 100 remain"))
 	// Output: 200 no-store true
 }

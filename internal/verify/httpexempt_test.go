@@ -159,7 +159,7 @@ func TestHTTPNames(t *testing.T) {
 func TestHTTPDebug(t *testing.T) {
 	clock := ratelimit.NewFakeClock(time.Unix(1e9, 0))
 	var rules []ratelimit.Rule
-	for _, name := range strings.Fields("a b c d e f g h i j k l") {
+	for name := range strings.FieldsSeq("a b c d e f g h i j k l") {
 		rules = append(rules, ratelimit.Rule{Name: name, Rate: ratelimit.PerMinute(1)})
 	}
 	l, err := ratelimit.New(rules, nil, ratelimit.WithClock(clock))
@@ -180,7 +180,8 @@ func TestHTTPDebug(t *testing.T) {
 	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
 	require.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'; style-src 'sha256-")
 	require.Contains(t, w.Body.String(), "2 other rules have denied requests, too.")
-	top := w.Body.String()[strings.Index(w.Body.String(), "What denies most"):]
+	_, top, found := strings.Cut(w.Body.String(), "What denies most")
+	require.True(t, found)
 	require.Less(t, strings.Index(top, "<bdi>l</bdi>"), strings.Index(top, "<bdi>c</bdi>"), "the one that denies most is first")
 	require.Contains(t, top, "92 %")
 	require.Empty(t, ask("HEAD", "").Body.String())

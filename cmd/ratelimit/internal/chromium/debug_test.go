@@ -43,7 +43,8 @@ func crowd(t testing.TB) *ratelimit.RateLimiter {
 	require.NoError(t, err)
 	for i, name := range hostile {
 		require.NoError(t, l.Override(t.Context(), ratelimit.Override{
-			Client: name, Effect: []string{ratelimit.EffectBlock, ratelimit.EffectExempt}[i%2], Rules: []string{rules[4].Name, rules[i].Name}, Note: name,
+			Client: name, Effect: []string{ratelimit.EffectBlock, ratelimit.EffectExempt}[i%2], Note: name,
+			Rules: []string{rules[4].Name, rules[i].Name},
 		}))
 	}
 	for i := range rules {
