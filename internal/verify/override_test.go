@@ -18,13 +18,13 @@ import (
 )
 
 // overridden returns a limiter with a rule for each client, one for each address, and one that all share.
-func overridden(t testing.TB, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *ratelimit.FakeClock) {
+func overridden(t testing.TB) (*ratelimit.RateLimiter, *ratelimit.FakeClock) {
 	clock := ratelimit.NewFakeClock(newYear)
 	l, err := ratelimit.New([]ratelimit.Rule{
 		{Name: "client", Endpoint: "/", Rate: ratelimit.PerMinute(2)},
 		{Name: "address", Endpoint: "*", Additional: true, Key: ratelimit.KeyIP, Rate: ratelimit.PerMinute(5)},
 		{Name: "all", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerMinute(1000)},
-	}, nil, append(opts, ratelimit.WithClock(clock))...)
+	}, nil, ratelimit.WithClock(clock))
 	require.NoError(t, err)
 	return l, clock
 }
