@@ -104,7 +104,7 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	if d.order.Mode.Charges() && l.settings.observer != nil {
 		d.watch = l.time.StartWatch()
 	}
-	if err := d.prepare(set, l.overrides.now()); err != nil {
+	if err := d.prepare(set, l.overrides.For(ctx, l.overrides.wall)); err != nil {
 		return Result{}, err
 	}
 	if d.ruled.Block != nil {

@@ -276,6 +276,9 @@ func (o *slogObserver) Observe(ctx context.Context, d Decision) {
 		slog.Bool("allowed", d.Result.Allowed), slog.Int("limit", d.Result.Limit), slog.Duration("retry_after", d.Result.RetryAfter),
 		slog.String("source", string(d.Source)), slog.Int("skipped", skipped),
 	}
+	if d.Result.Reason != "" {
+		attrs = append(attrs, slog.String("reason", d.Result.Reason))
+	}
 	if d.Tier != "" {
 		attrs = append(attrs, slog.String("tier", d.Tier))
 	}

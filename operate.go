@@ -262,8 +262,8 @@ func (c *storeCaller) overrideError(ctx context.Context, err error) error {
 	return storeError(err)
 }
 
-// now returns the overrides by which a decision is made that begins now.
-func (o *overrides) now() override.At { return o.At(o.wall) }
+// now returns the overrides by which a decision is made that begins now, on a request whose context has this doubt.
+func (o *overrides) now(doubt *override.Doubt) override.At { return o.At(doubt, o.wall) }
 
 // ruledBy returns what an override says about the rule r, as activeRule.resolved does. ok is false if none decides.
 func ruledBy(u *override.Ruling, r *activeRule) (rate Rate, ok, exempt bool) {

@@ -102,10 +102,11 @@ func (l *RateLimiter) Wait(ctx context.Context, req Request) (Result, error) {
 // wait does the work of Wait and ReserveWait. For ReserveWait, r becomes the reservation for the time term; otherwise r
 // is nil.
 func (l *RateLimiter) wait(ctx context.Context, req *Request, r *Reservation, term time.Duration) (Result, error) {
-	w := ruleWait{limiter: l, ctx: orBackground(ctx), req: req, reserves: r, term: term}
+	ctx = orBackground(ctx)
+	w := ruleWait{limiter: l, ctx: ctx, req: req, reserves: r, term: term, overrides: override.At{Doubt: override.DoubtOf(ctx)}}
 	for {
 		w.version = l.waiters.Version() // read before the rules, so that a change in between is noticed
-		w.set, w.overrides = l.set.Load(), l.overrides.now()
+		w.set, w.overrides = l.set.Load(), l.overrides.now(w.overrides.Doubt)
 		if w.set == nil || req.validate() != nil || w.ctx.Err() != nil || l.takesID(req, true) != nil {
 			return l.check(w.ctx, req, engine.ModeTake)
 		}
@@ -267,7 +268,7 @@ func (w *ruleWait) hold(res Result, at instant, problems error) (Result, error) 
 // rematch finds the rules for a waiting request again, because the rules have changed.
 func (l *RateLimiter) rematch(in *waitline.Waiter) {
 	w := in.Owner.(*ruleWait)
-	w.set, w.overrides = l.set.Load(), l.overrides.now()
+	w.set, w.overrides = l.set.Load(), l.overrides.now(w.overrides.Doubt)
 	d := w.d
 	if d == nil {
 		d = w.newDecision()

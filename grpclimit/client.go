@@ -48,5 +48,5 @@ func (i *Interceptors) await(ctx context.Context, method string, cc *grpc.Client
 			req.Client, req.Tier = client, tier
 		}
 	}
-	return i.wait(ctx, i.prepared(ctx, req), true)
+	return i.wait(ctx, &caller{request: i.prepared(ctx, req)}, true)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -44,6 +45,13 @@ type Config struct {
 	// Skip returns true for a method that is not limited. See [SkipHealth]. If Skip is
 	// nil, all methods are limited.
 	Skip func(method string) bool
+
+	// SkipNetworks lists the networks whose clients are not limited at all, such as 10.0.0.0/8 for services
+	// of your own. The whole address of the client counts, as Proxies gives it. It is not enough if the call
+	// has metadata of proxies, such as x-forwarded-for, and Proxies does not trust the proxy that has sent it.
+	// Such a call is limited, no [ratelimit.Override] exempts it by its address, and the log says so once; see
+	// SkipNetworks of [httplimit.Config]. The interceptors for gRPC clients ignore SkipNetworks.
+	SkipNetworks []netip.Prefix
 
 	// Messages selects how the messages that a stream receives are limited.
 	Messages Messages
@@ -94,9 +102,9 @@ const longestPushback = math.MaxInt32 * time.Millisecond
 // New returns Interceptors that limit calls by the limiter l. The error lists all problems with l and the
 // Config, and matches [ratelimit.ErrInvalidConfig].
 func New(l *ratelimit.RateLimiter, c Config) (*Interceptors, error) {
-	// The HTTP middleware m checks the field Proxies here. Later it turns the address of a client into the
+	// The HTTP middleware m checks the fields Proxies and SkipNetworks here. Later it turns the address of a client into the
 	// name of the client.
-	m, err := httplimit.New(l, httplimit.Config{Proxies: c.Proxies, Endpoint: httplimit.Fixed("")})
+	m, err := httplimit.New(l, httplimit.Config{Proxies: c.Proxies, SkipNetworks: c.SkipNetworks, Endpoint: httplimit.Fixed("")})
 	problems := []error{err}
 	if l != nil && c.Endpoint == nil {
 		problems = append(problems, endpointProblems(l)...)

@@ -94,21 +94,32 @@ const (
 	maxName  = 256 // the largest number of bytes of a rule's name in the trailer
 )
 
+// What the ErrorInfo of a denial says if the client is blocked, by the Penalty of a rule or by an Override. The reason
+// is the problem type that HTTP clients get.
+const (
+	reasonBlocked = "ABNORMAL_USAGE_DETECTED"
+	reasonDomain  = "github.com/ratelimit-go/ratelimit"
+)
+
 // denial returns the error for a denied call. The parameter each holds the results of the rules that decided.
 // The parameter own is true if this program makes the call as a client. Then the error stays in this program,
 // so it also names the rules that a server hides from its clients.
 func (i *Interceptors) denial(res ratelimit.Result, each []ratelimit.Result, own bool) error {
 	t, quota := i.table(), &errdetails.QuotaFailure{}
 	code, message := codes.Unavailable, "temporarily unavailable"
+	blocked := res.Reason == ratelimit.ReasonPenalty || res.Reason == ratelimit.ReasonOverride
+	if blocked {
+		code, message = codes.ResourceExhausted, "abnormal usage detected"
+	}
 	for k := range each {
 		rule := &each[k]
 		if rule.Allowed {
 			continue
 		}
-		if !t.closed(rule) {
+		if !t.closed(rule) && !blocked {
 			code, message = codes.ResourceExhausted, "too many requests"
 		}
-		if (own || !t.hides(rule.Rule)) && len(quota.Violations) < maxRules {
+		if rule.Rule != "" && (own || !t.hides(rule.Rule)) && len(quota.Violations) < maxRules {
 			quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{Description: described(rule.Rule)})
 		}
 	}
@@ -118,6 +129,9 @@ func (i *Interceptors) denial(res ratelimit.Result, each []ratelimit.Result, own
 	}
 	if len(quota.Violations) > 0 {
 		details = append(details, quota)
+	}
+	if blocked {
+		details = append(details, &errdetails.ErrorInfo{Reason: reasonBlocked, Domain: reasonDomain})
 	}
 	s := status.New(code, message)
 	if detailed, err := s.WithDetails(details...); err == nil {

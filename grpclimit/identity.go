@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/internal/override"
 )
 
 // forwardedFor is the name of the metadata in which proxies send the addresses of clients, unless
@@ -40,40 +41,83 @@ func escapeClient(name string) string {
 	return name
 }
 
-// identify returns a request with the Client, Tier and IP of the client that made the call with the context
-// ctx.
-func (i *Interceptors) identify(ctx context.Context, method string) ratelimit.Request {
-	name := i.address(ctx)
-	req := ratelimit.Request{Client: name, IP: name[len(addressPrefix):]}
-	if i.config.Client != nil {
-		if client, tier, ok := i.config.Client(ctx, method); ok && client != "" {
-			req.Client, req.Tier = escapeClient(client), tier
-		}
-	}
-	return req
+// A caller is what a server knows of the client of a call.
+type caller struct {
+	request  ratelimit.Request // with the Client, Tier and IP of the client
+	skipped  bool              // whether the client is in one of Config.SkipNetworks; the request is then empty
+	doubtful string            // the IP, if it may be that of a proxy which Config.Proxies does not trust; otherwise empty
 }
 
-// address returns the name of the client according to its address, such as "ip:192.0.2.1".
-func (i *Interceptors) address(ctx context.Context) string {
+// identify returns the caller that made the call with the context ctx.
+func (i *Interceptors) identify(ctx context.Context, method string) (c caller) {
+	name, doubted, skipped := i.address(ctx)
+	if skipped {
+		return caller{skipped: true}
+	}
+	c.request = ratelimit.Request{Client: name, IP: name[len(addressPrefix):]}
+	if doubted {
+		c.doubtful = c.request.IP
+	}
+	if i.config.Client != nil {
+		if client, tier, ok := i.config.Client(ctx, method); ok && client != "" {
+			c.request.Client, c.request.Tier = escapeClient(client), tier
+		}
+	}
+	return c
+}
+
+// address returns the name of the client according to its address, such as "ip:192.0.2.1". doubted is true if the
+// address may be that of a proxy which Config.Proxies does not trust. skipped is true if the client is in one of
+// Config.SkipNetworks.
+func (i *Interceptors) address(ctx context.Context) (name string, doubted, skipped bool) {
 	addr, unix := peerOf(ctx)
-	switch {
-	case !i.unproxied && (unix || addr.IsValid()):
-		addr = i.config.Proxies.Addr(addr, metadata.ValueFromIncomingContext(ctx, i.forwarding))
-	case i.unproxied && (unix || addr.IsPrivate() || addr.IsLoopback()) && !i.logs.warned[warnForwarded].Load() && forwarded(ctx):
+	told := false
+	if !i.unproxied && (unix || addr.IsValid()) {
+		addr, told = i.config.Proxies.Lookup(addr, metadata.ValueFromIncomingContext(ctx, i.forwarding))
+	}
+	if doubted = !told && i.forwarded(ctx); doubted && i.unproxied && (unix || addr.IsPrivate() || addr.IsLoopback()) {
 		i.logs.once(warnForwarded)
 	}
 	switch {
+	case i.skipsAddress(addr, doubted):
+		return "", false, true
 	case addr.IsValid():
-		return i.names.Client(addr)
+		return i.names.Client(addr), doubted, false
 	case unix:
-		return localClient
+		return localClient, doubted, false
 	}
-	return unknownClient
+	return unknownClient, doubted, false
+}
+
+// skipsAddress reports whether a client with this address is in one of Config.SkipNetworks. If the address is doubted, it
+// returns false, because everybody could send calls through that proxy.
+func (i *Interceptors) skipsAddress(addr netip.Addr, doubted bool) bool {
+	addr = addr.Unmap().WithZone("")
+	for _, network := range i.config.SkipNetworks {
+		if network.Contains(addr) {
+			if doubted {
+				i.logs.once(warnExempt)
+			}
+			return !doubted
+		}
+	}
+	return false
+}
+
+// context returns the context with which the limiter is asked about the request of c, whose call has the context ctx. If
+// the address of the request may be that of a proxy, the context is a Doubt, so that no Override exempts the request
+// by its address; otherwise doubt is nil.
+func (c *caller) context(ctx context.Context) (_ context.Context, doubt *override.Doubt) {
+	if c.doubtful == "" || c.request.IP != c.doubtful {
+		return ctx, nil // the address is the client's, or the service itself has set another one
+	}
+	doubt = override.NewDoubt(ctx, c.request.Client == addressPrefix+c.doubtful)
+	return doubt, doubt
 }
 
 // forwarded reports whether ctx has metadata that proxies add to calls.
-func forwarded(ctx context.Context) bool {
-	for _, name := range [...]string{forwardedFor, "x-real-ip", "forwarded"} {
+func (i *Interceptors) forwarded(ctx context.Context) bool {
+	for _, name := range [...]string{forwardedFor, "x-real-ip", "forwarded", i.forwarding} {
 		if len(metadata.ValueFromIncomingContext(ctx, name)) > 0 {
 			return true
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/httplimit"
+	"github.com/ratelimit-go/ratelimit/internal/override"
 	"github.com/ratelimit-go/ratelimit/internal/running"
 )
 
@@ -87,7 +88,11 @@ func (i *Interceptors) admit(ctx context.Context, method string, holds bool) (en
 	if i.skips(method) {
 		return nothing, nil
 	}
-	end, wait, err := i.decide(ctx, i.request(ctx, method, true), holds)
+	c := i.request(ctx, method, true)
+	if c.skipped {
+		return nothing, nil
+	}
+	end, wait, err := i.decide(ctx, &c, holds)
 	if wait > 0 {
 		// SetTrailer fails if ctx does not come from a gRPC server, as in a test of a handler.
 		_ = grpc.SetTrailer(ctx, i.pushback(ctx, wait))
@@ -102,12 +107,15 @@ func (i *Interceptors) skips(method string) bool {
 	return i.config.Skip != nil && i.config.Skip(method)
 }
 
-// request returns the request to the limiter for a call of the given method to this server. The argument
+// request returns the caller of the given method of this server, with the request to the limiter. The argument
 // known is true if a service of the server has the method.
-func (i *Interceptors) request(ctx context.Context, method string, known bool) ratelimit.Request {
-	req := i.identify(ctx, method)
-	req.Endpoint = i.endpoint(ctx, method, known)
-	return i.prepared(ctx, req)
+func (i *Interceptors) request(ctx context.Context, method string, known bool) caller {
+	c := i.identify(ctx, method)
+	if !c.skipped {
+		c.request.Endpoint = i.endpoint(ctx, method, known)
+		c.request = i.prepared(ctx, c.request)
+	}
+	return c
 }
 
 // prepared returns the request req with the changes that Config.Prepare makes.
@@ -122,25 +130,27 @@ func (i *Interceptors) prepared(ctx context.Context, req ratelimit.Request) rate
 	return own
 }
 
-// decide asks the limiter. It returns a nil error if the limiter grants the request, and otherwise the error
+// decide asks the limiter about the request of c. It returns a nil error if the limiter grants it, and otherwise the error
 // for the client. If the limiter denies the request, wait is above 0: the time after which the client may
 // try again. In all other cases, wait is 0. If the parameter holds is true, rules that limit calls in flight
 // count the call until the function end is called.
-func (i *Interceptors) decide(ctx context.Context, req ratelimit.Request, holds bool) (end func(), wait time.Duration, err error) {
+func (i *Interceptors) decide(ctx context.Context, c *caller, holds bool) (end func(), wait time.Duration, err error) {
 	var memory [2]ratelimit.Result // room for the results of two rules; for more rules, CheckAll allocates
 	var res ratelimit.Result
 	var each []ratelimit.Result
 	var units *ratelimit.Reservation
 	per := i.table().holds
+	asked, doubt := c.context(ctx)
 	switch holds = holds && per > 0; {
-	case holds && req.ID != "":
+	case holds && c.request.ID != "":
 		return nil, 0, i.failure(ctx, errHeldID, logRefused)
 	case holds:
-		units, err = i.limiter.Reserve(ctx, req, time.Second)
+		units, err = i.limiter.Reserve(asked, c.request, time.Second)
 		res, each = units.Result(), units.Results()
 	default:
-		res, each, err = i.limiter.CheckAll(ctx, req, memory[:0])
+		res, each, err = i.limiter.CheckAll(asked, c.request, memory[:0])
 	}
+	i.warnOfDoubt(doubt)
 	each = slices.DeleteFunc(each, func(res ratelimit.Result) bool { return res.Advised }) // denials in ModeAdvise do not count
 	if err != nil {
 		if res == (ratelimit.Result{}) {
@@ -157,6 +167,13 @@ func (i *Interceptors) decide(ctx context.Context, req ratelimit.Request, holds 
 		res.RetryAfter = min(res.RetryAfter, i.config.BusyRetry+rand.N(i.config.BusyRetry))
 	}
 	return nil, res.RetryAfter, i.denial(res, each, false)
+}
+
+// warnOfDoubt logs once that an exemption did not apply because of the doubt d, which may be nil.
+func (i *Interceptors) warnOfDoubt(d *override.Doubt) {
+	if d != nil && d.Met() {
+		i.logs.once(warnExempt)
+	}
 }
 
 // errHeldID is the error for a call that has an ID although a rule limits the calls in flight. A retry with the same

@@ -41,11 +41,14 @@ var troubles = [kinds]string{
 // The warnings. Each is an index of the array advice, which has their texts.
 const (
 	warnForwarded = iota
+	warnExempt
 	warnings
 )
 
 var advice = [warnings]string{
 	warnForwarded: "grpclimit: calls come through a proxy, and all share its budget: set Config.Proxies",
+	warnExempt: "grpclimit: calls are limited although their address is exempt, by Config.SkipNetworks or by an Override: they come " +
+		"through a proxy that Config.Proxies does not trust, and the address may be the proxy's",
 }
 
 func (l *logs) logger() *slog.Logger {

@@ -3,8 +3,6 @@ package grpclimit
 import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
-
-	"github.com/ratelimit-go/ratelimit"
 )
 
 // Stream returns the interceptor for the streams to a gRPC server. A stream is charged when it is
@@ -15,8 +13,11 @@ func (i *Interceptors) Stream() grpc.StreamServerInterceptor {
 		if i.skips(method) {
 			return handler(srv, stream)
 		}
-		req := i.request(ctx, method, srv != nil) // srv is nil if the call goes to the handler for unknown services
-		end, wait, err := i.decide(ctx, req, true)
+		c := i.request(ctx, method, srv != nil) // srv is nil if the call goes to the handler for unknown services
+		if c.skipped {
+			return handler(srv, stream)
+		}
+		end, wait, err := i.decide(ctx, &c, true)
 		if err != nil {
 			if wait > 0 {
 				stream.SetTrailer(i.pushback(ctx, wait))
@@ -27,8 +28,8 @@ func (i *Interceptors) Stream() grpc.StreamServerInterceptor {
 		if i.config.Messages == MessagesFree || !info.IsClientStream {
 			return handler(srv, stream)
 		}
-		req.ID = "" // with the ID of the opening, each message would count as a retry of the opening and cost nothing
-		return handler(srv, &limitedStream{ServerStream: stream, limits: i, req: req})
+		c.request.ID = "" // with the ID of the opening, each message would count as a retry of the opening and cost nothing
+		return handler(srv, &limitedStream{ServerStream: stream, limits: i, caller: c})
 	}
 }
 
@@ -37,8 +38,8 @@ func (i *Interceptors) Stream() grpc.StreamServerInterceptor {
 type limitedStream struct {
 	grpc.ServerStream
 	limits *Interceptors
-	req    ratelimit.Request
-	ended  error // the error that RecvMsg returns from now on; nil while the stream continues
+	caller caller // with the request for each message
+	ended  error  // the error that RecvMsg returns from now on; nil while the stream continues
 }
 
 // RecvMsg receives a message and charges for it. With MessagesDeny, it returns an error if the rules deny
@@ -53,10 +54,10 @@ func (s *limitedStream) RecvMsg(m any) error {
 	}
 	ctx := s.Context()
 	if s.limits.config.Messages == MessagesWait {
-		s.ended = s.limits.wait(ctx, s.req, false)
+		s.ended = s.limits.wait(ctx, &s.caller, false)
 		return s.ended
 	}
-	_, wait, err := s.limits.decide(ctx, s.req, false)
+	_, wait, err := s.limits.decide(ctx, &s.caller, false)
 	if wait > 0 {
 		// Ask the client not to retry. A retry would send all messages of the stream again, although the
 		// handler may already have acted on some of them.

@@ -10,11 +10,13 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// The method wait waits until the rules grant the request req. If that fails, for example because the
+// The method wait waits until the rules grant the request of c. If that fails, for example because the
 // deadline of ctx would pass first, wait returns the error for the caller. The parameter own is true if
 // this program makes the call as a client, and false if it receives the call as a server.
-func (i *Interceptors) wait(ctx context.Context, req ratelimit.Request, own bool) error {
-	res, err := i.limiter.Wait(ctx, req)
+func (i *Interceptors) wait(ctx context.Context, c *caller, own bool) error {
+	asked, doubt := c.context(ctx)
+	res, err := i.limiter.Wait(asked, c.request)
+	i.warnOfDoubt(doubt)
 	if errors.Is(err, ratelimit.ErrStore) || err != nil && res.Allowed {
 		i.logs.decided(err)
 	}

@@ -19,7 +19,8 @@ func (w *quietWriter) Write(p []byte) (int, error) { return len(p), nil }
 func (w *quietWriter) WriteHeader(int)             {}
 
 // TestAllocations bounds what a granted request allocates besides the next handler: the identity, the
-// text of the header fields, and the slices with which they are set. With Config.Info it is also the
+// text of the header fields, and the slices with which they are set. Behind a proxy that is not trusted, it is
+// also the context which says that the address may be the proxy's. With Config.Info it is also the
 // context, with the request and the answers of several rules; over a ServeMux, what mux.Handler takes.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
@@ -49,12 +50,16 @@ func TestAllocations(t *testing.T) {
 		{"three rules, Info", three, httplimit.Config{Info: true}, nothing, "203.0.113.9:80", 5, 1136},
 		{"IPv6", three, httplimit.Config{}, nothing, "[2001:db8:1:2:3:4:5:6]:80", 3, 208},
 		{"a proxy", three, httplimit.Config{Proxies: ten}, nothing, proxy, 3, 192},
-		{"no fields", three, httplimit.Config{Headers: httplimit.HeadersNone}, nothing, proxy, 1, 32},
+		{"a proxy that is not trusted", three, httplimit.Config{Headers: httplimit.HeadersNone}, nothing, proxy, 2, 64},
+		{"no fields", three, httplimit.Config{Headers: httplimit.HeadersNone}, nothing, "203.0.113.9:80", 1, 32},
 		{"a ServeMux", three, httplimit.Config{}, mux, "203.0.113.9:80", 5, 224},
 	} {
 		l, clock := limited(t, row.rules, nil)
 		h := wrap(t, l, row.c, row.next)
-		r := request(t, "/users/7", row.peer, "X-Forwarded-For", "203.0.113.9, 10.0.0.7")
+		r := request(t, "/users/7", row.peer)
+		if row.peer == proxy {
+			r.Header.Set("X-Forwarded-For", "203.0.113.9, 10.0.0.7")
+		}
 		w := &quietWriter{http.Header{}}
 		serve := func() {
 			clock.Advance(1000)

@@ -46,6 +46,15 @@ type Config struct {
 	// fields. See [SkipPaths]. If Skip is nil, all requests are limited.
 	Skip func(*http.Request) bool
 
+	// SkipNetworks lists the networks whose clients are not limited at all and get no header fields, such as
+	// 10.0.0.0/8 for services of your own. The whole address of the client counts, as Proxies gives it. It is
+	// not enough if the request has a header field of proxies, such as X-Forwarded-For, and Proxies does not
+	// trust the proxy that has sent it: the address may be that of the proxy, and everybody behind it would
+	// pass. Such a request is limited, no [ratelimit.Override] exempts it by its address, and
+	// the log says so once. A proxy that sends no such field cannot be recognized: list only networks from which
+	// no such proxy forwards requests of others.
+	SkipNetworks []netip.Prefix
+
 	// Count decides whether a request stays charged after it was answered with the given status. If
 	// Count returns false, the units of the request are given back. For example, a Count that returns
 	// false for each status below 400 charges only errors. The status is the first final one: 200 if
@@ -86,6 +95,11 @@ type Config struct {
 	// is nil, [Problem] answers. If you set Denied, it should call Problem for gRPC
 	// requests.
 	Denied func(http.ResponseWriter, *http.Request, *Info)
+
+	// Blocked answers a request that was denied because the client is blocked: the Reason of the
+	// Result is [ratelimit.ReasonPenalty] or [ratelimit.ReasonOverride]. The header fields are already
+	// set. If Blocked is nil, Denied answers.
+	Blocked func(http.ResponseWriter, *http.Request, *Info)
 
 	// Error returns true to let a request pass if the limiter failed to decide, for
 	// example because a reload has removed a rule that Prepare names. If Error is nil
@@ -133,6 +147,7 @@ func New(l *ratelimit.RateLimiter, c Config) (*Middleware, error) {
 	if c.Headers < HeadersDraft11 || c.Headers > HeadersNone {
 		problems = append(problems, wrong("headers", int(c.Headers), "must be HeadersDraft11, HeadersDelta, HeadersEpoch or HeadersNone"))
 	}
+	problems = append(problems, networkProblems(c.SkipNetworks)...)
 	if c.BusyRetry < 0 {
 		problems = append(problems, wrong("busyRetry", c.BusyRetry, "must be above 0, or 0 for a second"))
 	}
@@ -180,10 +195,9 @@ func (p *Proxies) problems() (problems []error) {
 		field := fmt.Sprintf("proxies.trusted[%d]", i)
 		switch addr := prefix.Addr(); {
 		case !prefix.IsValid():
-			problems = append(problems, wrong(field, prefix, "must be a valid prefix, such as 10.0.0.0/8"))
+			problems = append(problems, wrong(field, prefix, notPrefix))
 		case addr.Is4In6() && prefix.Bits() >= 96:
-			problems = append(problems, wrong(field, prefix, "must be written as IPv4: "+
-				netip.PrefixFrom(addr.Unmap(), prefix.Bits()-96).String()))
+			problems = append(problems, wrong(field, prefix, asIPv4(prefix)))
 		case prefix.Bits() == 0:
 			problems = append(problems, wrong(field, prefix, "must not be everybody: list the proxies' own addresses, such as 10.1.0.0/16"))
 		}

@@ -11,6 +11,8 @@
 // first 64 bits count. No client can forge that address. Behind a proxy, all clients have the
 // address of the proxy and share one budget, until [Config.Proxies] lists the trusted proxies.
 //
+// [Debug] is a page for operators, which shows the state of a limiter.
+//
 // For HTTP clients, [Transport] waits for as long as the server has asked for, and until a
 // RateLimiter grants the request.
 //

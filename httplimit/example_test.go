@@ -39,6 +39,22 @@ func ExampleHandler_server() {
 	log.Fatal(http.ListenAndServe(":8080", httplimit.Handler(mux, limiter)))
 }
 
+// A page for operators, which shows the rules, what denies most, and what one client would be answered.
+func ExampleDebug() {
+	limiter, err := ratelimit.New(nil, &ratelimit.Rule{Name: "per-client", Rate: ratelimit.PerMinute(100)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	admin := http.NewServeMux() // behind the authentication of operators
+	admin.Handle("/debug/ratelimit", httplimit.Debug(limiter))
+
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/debug/ratelimit?client=alice&endpoint=/items", nil)
+	admin.ServeHTTP(w, r)
+	fmt.Println(w.Code, w.Header().Get("Cache-Control"), strings.Contains(w.Body.String(), "allowed, 99 of 100 remain"))
+	// Output: 200 no-store true
+}
+
 // The third of two requests a minute.
 func ExampleHandler() {
 	clock := ratelimit.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))

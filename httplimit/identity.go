@@ -24,23 +24,31 @@ const (
 //
 // Addr returns an IPv4 address that is mapped into IPv6 as IPv4, and drops IPv6 zones.
 func (p Proxies) Addr(peer netip.Addr, values []string) netip.Addr {
+	addr, _ := p.Lookup(peer, values)
+	return addr
+}
+
+// Lookup returns what [Proxies.Addr] returns. told is true if a trusted proxy has said, by the forwarding
+// header, that the client has this address. If told is false but the request has a header of proxies, the
+// address may be that of a proxy that p does not trust, so nobody should be exempt from limits because of it.
+func (p Proxies) Lookup(peer netip.Addr, values []string) (addr netip.Addr, told bool) {
 	return p.client(normal(peer), !peer.IsValid(), values)
 }
 
-// client does the work of Addr. peer must be normalized, as the function normal does. unix is true if
-// the connection is a unix socket.
-func (p *Proxies) client(peer netip.Addr, unix bool, values []string) netip.Addr {
+// client does the work of Lookup. peer must be normalized, as the function normal does. unix is true if
+// the connection is a unix socket. told is true if a trusted proxy has said which address the client has.
+func (p *Proxies) client(peer netip.Addr, unix bool, values []string) (addr netip.Addr, told bool) {
 	if len(values) == 0 || !p.believes(peer, unix) {
-		return peer
+		return peer, false
 	}
 	entries := entryList{lines: values}
 	switch {
 	case p.one():
 		entry, _ := entries.next()
 		if addr, ok := parseEntry(entry); ok && len(values) == 1 && entries.ended() {
-			return addr
+			return addr, true
 		}
-		return peer
+		return peer, false
 	case p.Hops > 0:
 		return p.hop(&entries, peer)
 	}
@@ -77,40 +85,44 @@ func (p *Proxies) one() bool {
 func (p *Proxies) zero() bool { return len(p.Trusted) == 0 && !p.Unix && p.Hops == 0 }
 
 // hop returns the address at position p.Hops from the right in the forwarding header. The outermost proxy
-// has written this entry. If the entry is not a valid address, hop returns peer.
-func (p *Proxies) hop(entries *entryList, peer netip.Addr) netip.Addr {
+// has written this entry. If the entry is not a valid address, hop returns peer and false.
+func (p *Proxies) hop(entries *entryList, peer netip.Addr) (addr netip.Addr, told bool) {
 	for range p.Hops - 1 {
 		if _, ok := entries.next(); !ok {
-			return peer
+			return peer, false
 		}
 	}
 	entry, _ := entries.next()
 	if addr, ok := parseEntry(entry); ok {
-		return addr
+		return addr, true
 	}
-	return peer
+	return peer, false
 }
 
 // lastUntrusted reads the forwarding header from right to left, and returns the first address that is
 // not in p.Trusted. It ignores the entries further left, because the client may have sent them. If it
 // reads an entry that is no address, or if all addresses are trusted, it returns the address in the
-// rightmost entry. If that entry is no address either, it returns peer.
-func (p *Proxies) lastUntrusted(entries *entryList, peer netip.Addr) netip.Addr {
+// rightmost entry. If that entry is no address either, it returns peer. told is true if it has read an
+// address that is not in p.Trusted, or only addresses that are.
+func (p *Proxies) lastUntrusted(entries *entryList, peer netip.Addr) (addr netip.Addr, told bool) {
 	last := peer
 	for i := range maxHops {
+		if i > 0 && entries.ended() {
+			return last, true
+		}
 		entry, _ := entries.next()
 		addr, ok := parseEntry(entry)
 		if !ok {
 			break
 		}
 		if !p.trusts(addr) {
-			return addr
+			return addr, true
 		}
 		if i == 0 {
 			last = addr
 		}
 	}
-	return last
+	return last, false
 }
 
 // maxEntry is the maximum length of an entry in bytes, including the space around it. The longest
@@ -202,32 +214,47 @@ func peerOf(r *http.Request) peer {
 	return peer{}
 }
 
-// identify finds out which client sent the request r. It stores in info the Addr, and the IP, Client and
-// Tier of the Request.
-func (m *Middleware) identify(r *http.Request, info *Info) {
-	from := peerOf(r)
+// identify finds out which client sent the request r. It stores in v the Addr, and the IP, Client and
+// Tier of the Request. If the client is in one of Config.SkipNetworks, it only sets v.skipped.
+func (m *Middleware) identify(r *http.Request, v *visit) {
+	from, info, told := peerOf(r), &v.info, false
 	info.Addr = from.addr
 	if !m.unproxied {
-		info.Addr = m.config.Proxies.client(from.addr, from.unix, r.Header[m.forwarding])
-		if (from.unix || from.addr.IsPrivate() || from.addr.IsLoopback()) && !m.config.Proxies.believes(from.addr, from.unix) &&
-			forwarded(r.Header) {
-			m.logs.once(warnProxies)
-		}
-	} else if (from.unix || from.addr.IsPrivate() || from.addr.IsLoopback()) && forwarded(r.Header) {
-		m.logs.once(warnForwarded)
+		info.Addr, told = m.config.Proxies.client(from.addr, from.unix, r.Header[m.forwarding])
+	}
+	doubted := !told && (forwarded(r.Header) || len(r.Header[m.forwarding]) > 0)
+	if doubted && (from.unix || from.addr.IsPrivate() || from.addr.IsLoopback()) {
+		m.warnOfProxy(from)
+	}
+	if v.skipped = m.skips(info.Addr, doubted); v.skipped {
+		return
 	}
 	name := ""
 	if from.text != "" && info.Addr == from.addr {
 		name = addressPrefix + from.text
 	} else {
-		name = m.addressClient(info.Addr, from.unix)
+		name = addressClient(info.Addr, from.unix, m.config.IPv6Bits)
 	}
 	info.Request.Client, info.Request.IP = name, name[len(addressPrefix):]
+	if doubted {
+		v.doubtful = info.Request.IP
+	}
 	if m.config.Client == nil {
 		return
 	}
 	if client, tier, ok := m.config.Client(r); ok && client != "" {
 		info.Request.Client, info.Request.Tier = escapeClient(client), tier
+	}
+}
+
+// warnOfProxy logs once that all clients behind the proxy with the address in from share a budget, because
+// Config.Proxies does not trust it.
+func (m *Middleware) warnOfProxy(from peer) {
+	switch {
+	case m.unproxied:
+		m.logs.once(warnForwarded)
+	case !m.config.Proxies.believes(from.addr, from.unix):
+		m.logs.once(warnProxies)
 	}
 }
 
@@ -255,15 +282,17 @@ func escapeClient(name string) string {
 // Client returns the [ratelimit.Request.Client] of requests from addr for which [Config.Client]
 // returns no client. Use it with [ratelimit.RateLimiter.Reset]. The text after "ip:" is the
 // [ratelimit.Request.IP] of all requests from addr.
-func (m *Middleware) Client(addr netip.Addr) string { return m.addressClient(normal(addr), false) }
+func (m *Middleware) Client(addr netip.Addr) string {
+	return addressClient(normal(addr), false, m.config.IPv6Bits)
+}
 
 // nat64 is the prefix of IPv6 addresses that contain an IPv4 address in their last 32 bits (RFC 6052).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 // addressClient returns the Request.Client for the normalized addr: "ip:" followed by an IPv4 address,
-// or by a prefix of an IPv6 address, such as "ip:2001:db8::/64". unix is true if the connection is a
-// unix socket.
-func (m *Middleware) addressClient(addr netip.Addr, unix bool) string {
+// or by the prefix of an IPv6 address with this length, such as "ip:2001:db8::/64". unix is true if the
+// connection is a unix socket.
+func addressClient(addr netip.Addr, unix bool, ipv6Bits int) string {
 	if !addr.IsValid() {
 		if unix {
 			return addressPrefix + localIP
@@ -279,6 +308,6 @@ func (m *Middleware) addressClient(addr netip.Addr, unix bool) string {
 	if addr.Is4() {
 		return string(addr.AppendTo(text))
 	}
-	prefix, _ := addr.Prefix(m.config.IPv6Bits) // there is no error, because New has checked IPv6Bits
+	prefix, _ := addr.Prefix(ipv6Bits) // there is no error, because New has checked IPv6Bits
 	return string(prefix.AppendTo(text))
 }

@@ -101,15 +101,21 @@ func (m *Middleware) carry(r *http.Request, v *visit) *http.Request {
 // A visit contains what a Middleware knows of one request while it decides. It stays on the stack, so the
 // functions of a Config get copies of its fields.
 type visit struct {
-	outer   *carrier      // the innermost carrier (context of a Middleware) of the request, or nil
-	header  http.Header   // the header of the response
-	address uintptr       // the address of the map in the field header
-	rules   *policies     // the rules of the limiter
-	follows bool          // whether a Middleware further out is serving the same response
-	repeats bool          // whether this Middleware is already serving the same response
-	inside  bool          // whether a handler has called Allow or Reserve
-	info    Info          // what is known so far; the method keep sets Result and Rules
-	own     time.Duration // the longest time until this Middleware would grant the request again; set by mark
+	outer   *carrier    // the innermost carrier (context of a Middleware) of the request, or nil
+	header  http.Header // the header of the response
+	address uintptr     // the address of the map in the field header
+	rules   *policies   // the rules of the limiter
+	follows bool        // whether a Middleware further out is serving the same response
+	repeats bool        // whether this Middleware is already serving the same response
+	inside  bool        // whether a handler has called Allow or Reserve
+	skipped bool        // whether the client is in one of Config.SkipNetworks; set by identify
+
+	// doubtful is the IP that identify has stored in the Request, if it may be that of a proxy which
+	// Config.Proxies does not trust. Otherwise it is empty.
+	doubtful string
+
+	info Info          // what is known so far; the method keep sets Result and Rules
+	own  time.Duration // the longest time until this Middleware would grant the request again; set by mark
 
 	fields *[2]string // memory for the values of header fields
 	used   int        // number of elements of the array fields that are in use

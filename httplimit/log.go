@@ -61,6 +61,7 @@ const (
 	warnProxies
 	warnCrowd
 	warnCase
+	warnExempt
 	warnings
 )
 
@@ -75,6 +76,8 @@ var advice = [warnings]string{
 	warnCrowd: "httplimit: more requests of one key are in flight than can be given back: the oldest stay charged, " +
 		"even if Config.Count returns false",
 	warnCase: "httplimit: the names of two rules differ only in case, which clients that read RateLimit may not tell apart",
+	warnExempt: "httplimit: requests are limited although their address is exempt, by Config.SkipNetworks or by an Override: they " +
+		"come through a proxy that Config.Proxies does not trust, and the address may be the proxy's",
 }
 
 func (l *logs) init(to *slog.Logger) { l.to, l.began = to, time.Now() }

@@ -46,9 +46,12 @@ func Handler(next http.Handler, l *ratelimit.RateLimiter) http.Handler {
 // middlewares is the number of Middlewares that this process has made.
 var middlewares atomic.Uint64
 
+// defaultIPv6Bits is the default of Config.IPv6Bits.
+const defaultIPv6Bits = 64
+
 func newMiddleware(l *ratelimit.RateLimiter, c Config) *Middleware {
 	if c.IPv6Bits == 0 {
-		c.IPv6Bits = 64
+		c.IPv6Bits = defaultIPv6Bits
 	}
 	if c.BusyRetry == 0 {
 		c.BusyRetry = time.Second
@@ -101,7 +104,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.next.ServeHTTP(w, r)
 		return
 	}
-	m.identify(r, &v.info)
+	m.identify(r, &v)
+	if v.skipped {
+		h.next.ServeHTTP(w, r)
+		return
+	}
 	v.info.Request.Endpoint = h.endpoint(r)
 	if m.config.Prepare != nil {
 		m.prepare(r, &v.info.Request)
@@ -192,11 +199,14 @@ func (m *Middleware) compare(endpoint, route string) {
 // If the Client, the IP or the Endpoint of req is empty, Allow fills it in as [Middleware.Handler]
 // does. With an empty Client, it also fills in an empty Tier. If [Config.Endpoint] is nil, the Endpoint
 // is the path of r.Pattern. A name in Client that begins with "ip:" or "id:" gets the prefix "id:", so
-// that it cannot equal the name of an address. [Config.Skip] and [Config.Prepare] are not called. After
-// several calls for one response, the header fields show for each rule what was left after the last
-// call.
+// that it cannot equal the name of an address. [Config.Skip] and [Config.Prepare] are not called. A request
+// from one of [Config.SkipNetworks] is granted. After several calls for one response, the header fields
+// show for each rule what was left after the last call.
 func (m *Middleware) Allow(w http.ResponseWriter, r *http.Request, req ratelimit.Request) bool {
 	v := m.within(w, r, req)
+	if v.skipped {
+		return true
+	}
 	verdict, _ := m.decide(w, r, &v, 0, false)
 	return verdict != answered
 }
@@ -211,12 +221,15 @@ func (m *Middleware) Allow(w http.ResponseWriter, r *http.Request, req ratelimit
 // as Allow does. If a rule limits the requests in flight, Reserve extends the Reservation at the interval of
 // [Config.HoldExtend], until the context of r ends.
 //
-// If the limiter fails to decide and [Config.Error] lets the request pass, the Reservation is nil and ok is true.
-// All methods of a nil Reservation do nothing.
+// If the limiter fails to decide and [Config.Error] lets the request pass, or the client is in one of
+// [Config.SkipNetworks], the Reservation is nil and ok is true. All methods of a nil Reservation do nothing.
 func (m *Middleware) Reserve(
 	w http.ResponseWriter, r *http.Request, req ratelimit.Request, term time.Duration,
 ) (units *ratelimit.Reservation, ok bool) {
 	v := m.within(w, r, req)
+	if v.skipped {
+		return nil, true
+	}
 	verdict, units := m.decide(w, r, &v, term, true)
 	if verdict == passed && v.rules.holds > 0 {
 		stop := running.Extend(units, m.config.HoldExtend, v.rules.holds, ratelimit.ErrSettled, m.settleFailed)
@@ -230,7 +243,7 @@ func (m *Middleware) Reserve(
 func (m *Middleware) within(w http.ResponseWriter, r *http.Request, req ratelimit.Request) visit {
 	v := m.visit(r, w.Header())
 	v.inside = true
-	m.identify(r, &v.info)
+	m.identify(r, &v)
 	own := &v.info.Request
 	switch {
 	case req.Client == "":
@@ -279,18 +292,22 @@ func (m *Middleware) decide(
 	var units *ratelimit.Reservation
 	var err error
 	reserve := asked || term > 0
+	ctx, doubt := v.context(r.Context())
 	switch {
 	case reserve && !asked && v.rules.holds > 0 && v.info.Request.ID != "":
 		return m.fail(w, r, errHeldID), nil
 	case reserve:
-		units, err = m.limiter.Reserve(r.Context(), v.info.Request, term)
+		units, err = m.limiter.Reserve(ctx, v.info.Request, term)
 		res, each = units.Result(), units.Results()
 		reserve = units != nil || asked || !errors.Is(err, ratelimit.ErrInvalidConfig)
 	}
 	if refused := err; !reserve { // charge without a Reservation; refused is why Reserve could not make one, or nil
-		if res, each, err = m.limiter.CheckAll(r.Context(), v.info.Request, memory[:0]); refused != nil && err == nil {
+		if res, each, err = m.limiter.CheckAll(ctx, v.info.Request, memory[:0]); refused != nil && err == nil {
 			m.logs.often(logCount, refused)
 		}
+	}
+	if doubt != nil && doubt.Met() {
+		m.logs.once(warnExempt)
 	}
 	if err != nil {
 		if res == (ratelimit.Result{}) {
@@ -327,6 +344,10 @@ func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, v *visit) {
 		v.set("Retry-After", decimal(seconds(max(wait, v.info.outer)))) // outer Middlewares must grant the retry, too
 	}
 	info := v.info // a copy, so that only the copy is on the heap, and v stays on the stack
+	if m.config.Blocked != nil && blocked(&info.Result) {
+		m.config.Blocked(w, r, &info)
+		return
+	}
 	m.config.Denied(w, r, &info)
 }
 

@@ -13,13 +13,15 @@ import (
 const (
 	typeQuota   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	typeReduced = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+	typeBlocked = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected"
 )
 
 // Problem answers a denied request with a problem document (RFC 9457). The status is i.Status, or 429 if
 // that is 0; a handler that calls the limiter itself can set i.Status to the result of [Status]. The
 // document names the rules that denied, except those that are hidden from clients. Problem sets
 // Content-Type, X-Content-Type-Options and Cache-Control; the Middleware has already set the other header
-// fields. If [Config.Denied] is nil, the Middleware calls Problem.
+// fields. If [Config.Denied] is nil, the Middleware calls Problem. The problem type is "quota-exceeded", or
+// "abnormal-usage-detected" if the client is blocked, or "temporary-reduced-capacity" with the status 503.
 //
 // A request with a gRPC Content-Type gets the status 200 and no body, as gRPC requires, and
 // Grpc-Status 8 (RESOURCE_EXHAUSTED), or 14 (UNAVAILABLE) in place of 503. Its
@@ -34,14 +36,23 @@ func Problem(w http.ResponseWriter, r *http.Request, i *Info) {
 	case http.StatusInternalServerError: // the function Status returns 500 if there was no decision
 		kind = ""
 	}
+	if status == http.StatusTooManyRequests && blocked(&i.Result) {
+		kind = typeBlocked
+	}
 	writeProblem(w, r, status, kind, i)
 }
 
-// titles contains the title of a problem document for each status.
-var titles = map[int]string{
-	http.StatusTooManyRequests:     "Quota Exceeded",
-	http.StatusServiceUnavailable:  "Temporary Reduced Capacity",
-	http.StatusInternalServerError: "Internal Server Error",
+// blocked reports whether res denies a request because its client is blocked: by the Penalty of a rule, or by
+// an Override.
+func blocked(res *ratelimit.Result) bool {
+	return res.Reason == ratelimit.ReasonPenalty || res.Reason == ratelimit.ReasonOverride
+}
+
+// titles contains the title of each problem type.
+var titles = map[string]string{
+	typeQuota:   "Quota Exceeded",
+	typeReduced: "Temporary Reduced Capacity",
+	typeBlocked: "Abnormal Usage Detected",
 }
 
 // writeProblem answers with a problem document. kind is the URI of the problem type; if it is empty, the
@@ -51,7 +62,7 @@ func writeProblem(w http.ResponseWriter, r *http.Request, status int, kind strin
 		writeGRPC(w, r, status, i)
 		return
 	}
-	title := titles[status]
+	title := titles[kind]
 	if kind == "" {
 		kind, title = "about:blank", http.StatusText(status)
 	}

@@ -27,6 +27,9 @@ type Options struct {
 type instruments struct {
 	counters []metric.Int64ObservableCounter // the instrument of each counter, in the order of the variable counters
 	keys     metric.Int64ObservableUpDownCounter
+
+	overridden metric.Int64ObservableCounter       // requests that overrides have changed, by their effect
+	overrides  metric.Int64ObservableUpDownCounter // overrides that have not ended, by their effect
 }
 
 // Register makes the instruments with the meter m. They export the statistics of the limiter l until the
@@ -56,6 +59,7 @@ func Register(m metric.Meter, l *ratelimit.RateLimiter, o Options) (metric.Regis
 		for _, s := range g.read() {
 			in.observe(to, &s, limiter)
 		}
+		in.observeOverrides(to, l.OverrideStats(), limiter)
 		return nil
 	}, all...)
 }
@@ -75,9 +79,17 @@ func newInstruments(m metric.Meter) (in instruments, all []metric.Observable, er
 		}
 		in.counters = append(in.counters, counter)
 	}
-	in.keys, err = m.Int64ObservableUpDownCounter("rate_limiting.keys", metric.WithUnit("{key}"),
-		metric.WithDescription("Keys that have state in this process."))
-	return in, append(all, in.keys), err
+	if in.keys, err = m.Int64ObservableUpDownCounter("rate_limiting.keys", metric.WithUnit("{key}"),
+		metric.WithDescription("Keys that have state in this process.")); err != nil {
+		return in, nil, err
+	}
+	if in.overridden, err = m.Int64ObservableCounter("rate_limiting.overridden_requests", metric.WithUnit("{request}"), metric.WithDescription(
+		"Requests that an override has denied, has freed from a rule, or has given another rate.")); err != nil {
+		return in, nil, err
+	}
+	in.overrides, err = m.Int64ObservableUpDownCounter("rate_limiting.overrides", metric.WithUnit("{override}"),
+		metric.WithDescription("Overrides that have not ended."))
+	return in, append(all, in.keys, in.overridden, in.overrides), err
 }
 
 // instrumentName returns the name of the instrument that exports a counter. The counters of the store
@@ -101,6 +113,23 @@ func (in *instruments) observe(to metric.Observer, s *series, limiter attribute.
 		to.ObserveInt64(in.counters[i], whole(s.counts[i]), attributes)
 	}
 	to.ObserveInt64(in.keys, int64(s.keys), ofRule)
+}
+
+// observeOverrides reports the statistics of the overrides. The attributes name effects, and nobody for whom an override is.
+func (in *instruments) observeOverrides(to metric.Observer, s ratelimit.OverrideStats, limiter attribute.KeyValue) {
+	for _, of := range [...]struct {
+		effect   string
+		requests uint64
+		live     int
+	}{
+		{ratelimit.EffectBlock, s.Blocked, s.Blocks},
+		{ratelimit.EffectExempt, s.Exempted, s.Exemptions},
+		{ratelimit.EffectRate, s.Rated, s.Rates},
+	} {
+		attributes := metric.WithAttributeSet(attribute.NewSet(limiter, attribute.String("rate_limiting.effect", of.effect)))
+		to.ObserveInt64(in.overridden, whole(of.requests), attributes)
+		to.ObserveInt64(in.overrides, int64(of.live), attributes)
+	}
 }
 
 // whole returns n, or the largest int64 if n is larger.

@@ -67,15 +67,19 @@ func read(t testing.TB, reader sdk.Reader) map[string]int64 {
 		for _, m := range scope.Metrics {
 			sum, ok := m.Data.(metricdata.Sum[int64])
 			require.True(t, ok, m.Name)
-			assert.Equal(t, m.Name != "rate_limiting.keys", sum.IsMonotonic, m.Name)
+			assert.Equal(t, m.Name != "rate_limiting.keys" && m.Name != "rate_limiting.overrides", sum.IsMonotonic, m.Name)
 			for _, p := range sum.DataPoints {
 				policy, _ := p.Attributes.Value("rate_limiting.policy")
 				key := m.Name + " " + policy.AsString()
-				if result, ok := p.Attributes.Value("rate_limiting.result"); ok {
-					key += " " + result.AsString()
+				for _, name := range []attribute.Key{"rate_limiting.result", "rate_limiting.effect"} {
+					if value, ok := p.Attributes.Value(name); ok {
+						key += " " + value.AsString()
+					}
 				}
-				assert.NotContains(t, values, key)
-				values[key] = p.Value
+				if policy.AsString() != "" { // what belongs to no rule is summed over the limiters
+					assert.NotContains(t, values, key)
+				}
+				values[key] += p.Value
 			}
 		}
 	}
@@ -139,12 +143,16 @@ func TestLimiterName(t *testing.T) {
 		for _, m := range all.ScopeMetrics[0].Metrics {
 			for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
 				limiter, _ := p.Attributes.Value("rate_limiting.limiter")
-				policy, _ := p.Attributes.Value("rate_limiting.policy")
-				assert.Equal(t, []string{want, "a\uFFFD"}, []string{limiter.AsString(), policy.AsString()})
+				policy, ofRule := p.Attributes.Value("rate_limiting.policy")
+				assert.Equal(t, want, limiter.AsString())
+				assert.Equal(t, !strings.Contains(m.Name, "overrid"), ofRule, m.Name)
+				if ofRule {
+					assert.Equal(t, "a\uFFFD", policy.AsString())
+				}
 				points++
 			}
 		}
-		assert.Equal(t, len(ratelimit.Counters())+1, points, "the counters, and the number of keys")
+		assert.Equal(t, len(ratelimit.Counters())+1+6, points, "the counters, the number of keys, and three effects of overrides")
 	}
 }
 
@@ -175,6 +183,35 @@ func TestStoreErrors(t *testing.T) {
 	require.Greater(t, stats.Degraded, stats.Errors, "the store is not called for each request")
 	assert.Equal(t, []int64{int64(stats.Errors), 3, 17},
 		[]int64{v["rate_limiting.store.errors a"], v["rate_limiting.requests a allowed"], v["rate_limiting.requests a denied"]})
+}
+
+// TestOverrides shows how many overrides there are, and how many requests they have changed, by their effect.
+func TestOverrides(t *testing.T) {
+	l := newLimiter(t, "a")
+	reader, meter := newReader(t, metricdata.CumulativeTemporality)
+	_, err := otelmetrics.Register(meter, l, otelmetrics.Options{})
+	require.NoError(t, err)
+	require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectBlock},
+		ratelimit.Override{Client: "bob", Effect: ratelimit.EffectExempt}, ratelimit.Override{Client: "carol", Effect: ratelimit.EffectExempt},
+		ratelimit.Override{Client: "dave", Effect: ratelimit.EffectRate, Rate: ratelimit.PerHour(4)}))
+	ask(t, l, "a", 3)
+	_, err = l.Check(t.Context(), ratelimit.Request{Client: "bob", Rules: []string{"a"}})
+	require.NoError(t, err)
+	for range 2 {
+		_, err = l.Check(t.Context(), ratelimit.Request{Client: "dave", Rules: []string{"a"}})
+		require.NoError(t, err)
+	}
+	got := read(t, reader)
+	for key := range got {
+		if !strings.Contains(key, "overrid") {
+			delete(got, key)
+		}
+	}
+	assert.Equal(t, map[string]int64{
+		"rate_limiting.overrides  block": 1, "rate_limiting.overrides  exempt": 2, "rate_limiting.overrides  rate": 1,
+		"rate_limiting.overridden_requests  block": 3, "rate_limiting.overridden_requests  exempt": 1,
+		"rate_limiting.overridden_requests  rate": 2,
+	}, got)
 }
 
 // TestRulesChange reads counters while rules come and go, as sums and as differences: none of them

@@ -49,6 +49,7 @@ type Collector struct {
 	counters                      []*prometheus.Desc // one for each counter, in the order of the variable counters
 	keys, limit, rate, info       *prometheus.Desc
 	parts, opened                 *prometheus.Desc
+	overridden, overrides         *prometheus.Desc
 	reloaded, reloadTime, reloads *prometheus.Desc
 }
 
@@ -69,12 +70,15 @@ func NewCollector(l *ratelimit.RateLimiter, o Options) *Collector {
 		ledger:  newLedger(l, o.MaxRules),
 		watcher: o.Watcher,
 
-		keys:       desc("keys", "Keys that have state in this process.", "rule"),
-		limit:      desc("rule_limit_units", "Units that the rule grants a key at once at most, without a tier.", "rule"),
-		rate:       desc("rule_units_per_second", "Units that the rule grants a key in a second in the long run, without a tier.", "rule"),
-		info:       desc("rule_info", "What the rule is; always 1.", "rule", "key", "mode", "algorithm"),
-		parts:      desc("store_parts", "Parts of the store that have been called, by whether their circuit breaker is open.", "state"),
-		opened:     desc("store_opened_total", "How often the circuit breaker of a part of the store has opened."),
+		keys:   desc("keys", "Keys that have state in this process.", "rule"),
+		limit:  desc("rule_limit_units", "Units that the rule grants a key at once at most, without a tier.", "rule"),
+		rate:   desc("rule_units_per_second", "Units that the rule grants a key in a second in the long run, without a tier.", "rule"),
+		info:   desc("rule_info", "What the rule is; always 1.", "rule", "key", "mode", "algorithm"),
+		parts:  desc("store_parts", "Parts of the store that have been called, by whether their circuit breaker is open.", "state"),
+		opened: desc("store_opened_total", "How often the circuit breaker of a part of the store has opened."),
+		overridden: desc("overridden_requests_total",
+			"Requests that an override has denied, has freed from a rule, or has given another rate.", "effect"),
+		overrides:  desc("overrides", "Overrides that have not ended.", "effect"),
 		reloaded:   desc("config_last_reload_successful", "Whether the file was right when it was read last; 0 also if no file was applied yet."),
 		reloadTime: desc("config_last_reload_success_timestamp_seconds", "When a file was applied last, as Unix time."),
 		reloads:    desc("config_reloads_total", "How often a file was applied, or refused.", "result"),
@@ -91,7 +95,8 @@ func NewCollector(l *ratelimit.RateLimiter, o Options) *Collector {
 
 // Describe implements [prometheus.Collector].
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range slices.Concat(c.counters, []*prometheus.Desc{c.keys, c.limit, c.rate, c.info, c.parts, c.opened}) {
+	for _, d := range slices.Concat(c.counters, []*prometheus.Desc{
+		c.keys, c.limit, c.rate, c.info, c.parts, c.opened, c.overridden, c.overrides}) {
 		ch <- d // a description is sent again for each result of its counter, which a registry allows
 	}
 	if c.watcher != nil {
@@ -110,6 +115,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(ch, c.parts, float64(store.Open), "open")
 	gauge(ch, c.parts, float64(max(store.Parts-store.Open, 0)), "closed")
 	counter(ch, c.opened, store.Opened)
+	c.collectOverrides(ch, c.ledger.limiter.OverrideStats())
 	if c.watcher != nil {
 		c.collectWatcher(ch, c.watcher.Status())
 	}
@@ -141,6 +147,16 @@ func (c *Collector) collectRule(ch chan<- prometheus.Metric, s *series) {
 		algorithm = "custom"
 	}
 	gauge(ch, c.info, 1, s.name, truncate(string(r.Key)), string(r.Mode), truncate(algorithm))
+}
+
+// collectOverrides sends the metrics of the overrides. They name effects, and nobody for whom an override is.
+func (c *Collector) collectOverrides(ch chan<- prometheus.Metric, s ratelimit.OverrideStats) {
+	counter(ch, c.overridden, s.Blocked, ratelimit.EffectBlock)
+	counter(ch, c.overridden, s.Exempted, ratelimit.EffectExempt)
+	counter(ch, c.overridden, s.Rated, ratelimit.EffectRate)
+	gauge(ch, c.overrides, float64(s.Blocks), ratelimit.EffectBlock)
+	gauge(ch, c.overrides, float64(s.Exemptions), ratelimit.EffectExempt)
+	gauge(ch, c.overrides, float64(s.Rates), ratelimit.EffectRate)
 }
 
 // collectWatcher sends the metrics of the status of a watcher.

@@ -110,6 +110,13 @@ func TestCollector(t *testing.T) {
 		l.Allow("a", "/login")
 	}
 	l.Allow("a", "/own")
+	require.NoError(t, l.Override(t.Context(),
+		ratelimit.Override{Client: "mallory", Effect: ratelimit.EffectBlock}, ratelimit.Override{Client: "trent", Effect: ratelimit.EffectExempt},
+		ratelimit.Override{IP: "10.0.0.0/8", Effect: ratelimit.EffectExempt}))
+	for range 3 {
+		l.Allow("mallory", "/search")
+	}
+	l.Allow("trent", "/search")
 	durations := prommetrics.NewDurations(prommetrics.Options{Limiter: "api"})
 	durations.Observe(t.Context(), ratelimit.Decision{Source: ratelimit.SourceMemory, Took: 500 * time.Nanosecond})
 	durations.Observe(t.Context(), ratelimit.Decision{Source: ratelimit.SourceMemory, Took: 2 * time.Second})
@@ -123,6 +130,10 @@ func TestCollector(t *testing.T) {
 	want, err := os.ReadFile("testdata/scrape.txt")
 	require.NoError(t, err)
 	assert.Equal(t, string(want), scraped(t, r), "run go generate ./prommetrics")
+
+	for _, whom := range []string{"mallory", "trent", "10.0.0.0"} {
+		assert.NotContains(t, string(want), whom, "no label names a client")
+	}
 
 	problems, err := testutil.GatherAndLint(r)
 	require.NoError(t, err)

@@ -122,6 +122,7 @@ func TestDashboard(t *testing.T) {
 	assert.Equal(t, []string{
 		"Traffic", "Requests by result", "Denied share", "Top denied rules", "Shadow denials",
 		"Replayed requests", "Units given back",
+		"Overrides and penalties", "Blocks begun", "Overridden requests", "Overrides",
 		"Store", "Degraded requests", "Store errors", "Open parts",
 		"Memory", "Keys", "Overflow",
 		"Time", "Decision time",
@@ -149,7 +150,8 @@ func checkPanel(t *testing.T, p *panel) {
 			selector, _, _ := strings.Cut(target.Expr[metric[1]:], "}")
 			want := []string{`job=~"$job"`, `instance=~"$instance"`, `limiter=~"$limiter"`}
 			if name := target.Expr[metric[0] : metric[1]-1]; !slices.Contains([]string{"ratelimit_store_parts", "ratelimit_store_opened_total",
-				"ratelimit_decision_duration_seconds_bucket"}, name) && !strings.HasPrefix(name, "ratelimit_config_") {
+				"ratelimit_decision_duration_seconds_bucket", "ratelimit_overrides", "ratelimit_overridden_requests_total"}, name) &&
+				!strings.HasPrefix(name, "ratelimit_config_") {
 				want = append(want, `rule=~"$rule"`)
 			}
 			assert.Subset(t, strings.Split(selector, ","), want, "%s: a variable selects nothing", p.Title)

@@ -12,7 +12,7 @@ import (
 // sources lists the values of [ratelimit.Decision.Source].
 var sources = [...]ratelimit.Source{
 	ratelimit.SourceMemory, ratelimit.SourceStore, ratelimit.SourcePolicy,
-	ratelimit.SourceLimiter, ratelimit.SourceReplay, ratelimit.SourceNone,
+	ratelimit.SourceLimiter, ratelimit.SourceReplay, ratelimit.SourceOverride, ratelimit.SourceNone,
 }
 
 // buckets lists the upper bounds of the histogram, in seconds. A decision in memory takes less than a

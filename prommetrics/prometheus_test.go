@@ -32,6 +32,7 @@ type shop struct {
 	api     *ratelimit.RateLimiter // denies, in earnest and in shadow; its file has become wrong
 	stored  *ratelimit.RateLimiter // its store fails
 	crowded *ratelimit.RateLimiter // has too many keys
+	harsh   *ratelimit.RateLimiter // blocks each client that asks twice, but for one
 	calm    *ratelimit.RateLimiter // gets requests again, and gives units back
 	watcher *configfile.Watcher    // of api
 	store   *failing               // of stored
@@ -71,6 +72,12 @@ func newShop(t testing.TB) *shop {
 	s.store, s.clock = newFailing(t), ratelimit.NewFakeClock(time.Unix(1e9, 0))
 	s.stored = made("stored", ratelimit.WithStore(s.store), ratelimit.WithName("x"), ratelimit.WithClock(s.clock))
 	s.crowded = made("crowded", ratelimit.WithMaxKeys(1))
+	harsh, err := ratelimit.New(nil, &ratelimit.Rule{Rate: ratelimit.PerDay(1),
+		Penalty: ratelimit.Penalty{After: 1, Within: time.Hour, For: time.Hour}})
+	require.NoError(t, err)
+	require.NoError(t, harsh.Override(t.Context(), ratelimit.Override{Client: "friend", Effect: ratelimit.EffectExempt}))
+	require.NoError(t, registry.Register(prommetrics.NewCollector(harsh, prommetrics.Options{Limiter: "harsh"})))
+	s.harsh = harsh
 	s.server = httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
 	t.Cleanup(s.server.Close)
 	return s
@@ -97,6 +104,9 @@ func (s *shop) work(t testing.TB) {
 		require.NoError(t, r.Cancel())
 		s.stored.Allow(client, "/")
 		s.crowded.Allow(client, "/")
+		s.harsh.Allow(client, "/")
+		s.harsh.Allow(client, "/")
+		s.harsh.Allow("friend", "/")
 	}
 }
 
@@ -161,12 +171,12 @@ func TestPrometheus(t *testing.T) {
 		}
 	}
 	panels := len(open)
-	require.Equal(t, 20, panels)
+	require.Equal(t, 23, panels)
 	alerts := p.alerts(t)
 	for _, a := range alerts {
 		open[a.Query] = a.Name
 	}
-	require.Len(t, open, panels+5)
+	require.Len(t, open, panels+7)
 
 	deadline := time.Now().Add(time.Minute)
 	for len(open) > 0 {
@@ -193,6 +203,8 @@ func TestPrometheus(t *testing.T) {
 		"RatelimitOverflow":      "ok crowded",
 		"RatelimitReloadFailed":  "ok api",
 		"RatelimitDenied":        "ok api",
+		"RatelimitBlocksRise":    "ok harsh",
+		"RatelimitLongExemption": "ok harsh",
 	}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		about := map[string]string{}
@@ -214,7 +226,7 @@ func TestPrometheus(t *testing.T) {
 		}
 		want := map[string][]string{
 			"job": {"shop"}, "instance": {strings.TrimPrefix(s.server.URL, "http://")},
-			"limiter": {"api", "calm", "crowded", "stored"}, "rule": {"/search", "default", "next limit"},
+			"limiter": {"api", "calm", "crowded", "harsh", "stored"}, "rule": {"/search", "default", "next limit"},
 		}[v.Name]
 		var got []string
 		for value := range found {
@@ -233,7 +245,7 @@ func TestPromtool(t *testing.T) {
 	promtool(t, string(text), "check", "metrics")
 	beside(t, "dashboards/alerts.yaml")
 	promtool(t, "", "check", "rules", "../dashboards/alerts.yaml")
-	promtool(t, "", "test", "rules", "testdata/alerts_test.yaml")
+	promtool(t, "", "test", "rules", "testdata/alerts_test.yaml", "testdata/alerts_week_test.yaml")
 }
 
 // TestScrape has every metric in a real scrape, of a server.

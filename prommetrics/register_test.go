@@ -79,7 +79,9 @@ func TestNoRules(t *testing.T) {
 	for why, l := range map[string]*ratelimit.RateLimiter{"none": newLimiter(t, nil, nil), "the zero limiter": new(ratelimit.RateLimiter)} {
 		v := values(t, registered(t, prommetrics.NewCollector(l, prommetrics.Options{})))
 		assert.Equal(t, map[string]float64{`ratelimit_store_opened_total{}`: 0, `ratelimit_store_parts{state="open"}`: 0,
-			`ratelimit_store_parts{state="closed"}`: 0}, v, why)
+			`ratelimit_store_parts{state="closed"}`: 0, `ratelimit_overrides{effect="block"}`: 0, `ratelimit_overrides{effect="exempt"}`: 0,
+			`ratelimit_overrides{effect="rate"}`: 0, `ratelimit_overridden_requests_total{effect="block"}`: 0,
+			`ratelimit_overridden_requests_total{effect="exempt"}`: 0, `ratelimit_overridden_requests_total{effect="rate"}`: 0}, v, why)
 	}
 }
 

@@ -72,7 +72,7 @@ func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	held := shard.held[id]
-	if held == nil || held.algorithm != a.Algorithm || held.rate != a.Rate || held.warmup != a.Warmup || held.penalty != a.Penalty {
+	if held == nil || held.algorithm != a.Algorithm || held.rate != a.Rate || held.warmup != a.Warmup || held.penalty != penaltyOf(a) {
 		return false
 	}
 	// It is not known exactly how much time has passed since the server had this state. Whether to deny
@@ -103,7 +103,7 @@ func (d *denials) learn(c *call, state snapshot, denied bool) {
 	}
 	a := c.shared.ask
 	d.keep(stateIDOf(a), &denial{
-		algorithm: a.Algorithm, rate: a.Rate, penalty: a.Penalty, plan: c.shared.plan, state: state, sent: c.began, received: c.ended,
+		algorithm: a.Algorithm, rate: a.Rate, penalty: penaltyOf(a), plan: c.shared.plan, state: state, sent: c.began, received: c.ended,
 	}, denied)
 }
 

@@ -16,14 +16,22 @@ func penaltyKey(key string) string { return key + ";p" }
 // maxPenalty is the longest duration of a Penalty.
 const maxPenalty = 366 * 24 * time.Hour
 
+// penaltyOf returns the Penalty of the ask. A rule in shadow has none, because its denials deny nothing.
+func penaltyOf(a *ratelimit.Ask) ratelimit.Penalty {
+	if a.Shadow {
+		return ratelimit.Penalty{}
+	}
+	return a.Penalty
+}
+
 // penalized reports whether the ask has a Penalty, which may be invalid.
-func penalized(a *ratelimit.Ask) bool { return a.Penalty != (ratelimit.Penalty{}) }
+func penalized(a *ratelimit.Ask) bool { return penaltyOf(a) != (ratelimit.Penalty{}) }
 
 // checkPenalty returns an error if the store cannot apply the Penalty of the ask, and otherwise nil.
 func checkPenalty(a *ratelimit.Ask) (err error) {
 	p := a.Penalty
 	switch {
-	case !penalized(a):
+	case p == ratelimit.Penalty{}:
 		return nil
 	case a.Algorithm == ratelimit.AlgorithmInFlight:
 		return &ratelimit.ConfigError{Field: "penalty", Value: p, Reason: "must be left out: a rule that counts what is running has none"}
@@ -51,7 +59,7 @@ func checkPenalty(a *ratelimit.Ask) (err error) {
 
 // strikes reports whether a denial of the ask by its own state is a strike, unless the call only looks.
 func strikes(a *ratelimit.Ask) bool {
-	return penalized(a) && !a.NoStrike && !a.Shadow && a.N > 0
+	return penalized(a) && !a.NoStrike && a.N > 0
 }
 
 // penaltyArgs appends the Penalty to the arguments of a script.
@@ -175,7 +183,7 @@ func (d *denials) learnBlock(it *item, a *answer, began, ended time.Duration, re
 		return
 	}
 	known := &denial{
-		algorithm: it.ask.Algorithm, rate: it.ask.Rate, warmup: it.ask.Warmup, penalty: it.ask.Penalty, plan: it.plan,
+		algorithm: it.ask.Algorithm, rate: it.ask.Rate, warmup: it.ask.Warmup, penalty: penaltyOf(it.ask), plan: it.plan,
 		sent: began, received: ended,
 	}
 	known.state.recordBlock(a, it.n)

@@ -192,7 +192,6 @@ func TestPenaltyJoined(t *testing.T) {
 	for i, n := range []int{1, 2, 2, 0, 1, 2, 1, 1, 0} {
 		b := a
 		b.N = n
-		b.Shadow = n == 0 // which changes nothing here
 		c.asks(t.Context(), i+1, b)
 	}
 	c.goes()

@@ -132,7 +132,7 @@ func (s *sender) join(it *item) *call {
 
 // joins reports whether the caller of the given item, which is for the same key, can share the call s.
 func (s *shared) joins(it *item) bool {
-	return s.plan == it.plan && s.strikes == it.strikes && s.ask.Penalty == it.ask.Penalty
+	return s.plan == it.plan && s.strikes == it.strikes && penaltyOf(s.ask) == penaltyOf(it.ask)
 }
 
 // The method end removes the call c, which has ended, and queues the next call for the same key. It must be

@@ -1,20 +1,35 @@
 package override
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // forever is the time that a block without an end lasts.
 const forever = time.Duration(1<<63 - 1)
 
 // An At has the overrides of a limiter at one time. A caller that waits is decided on by the same At when it is served.
 type At struct {
-	Set *Set      // nil if there are none
-	now time.Time // not set if there are no overrides
+	Set   *Set      // nil if there are none
+	Doubt *Doubt    // refuses exemptions of an address that may be a proxy's; nil if the address is the client's
+	now   time.Time // not set if there are no overrides
 }
 
-// At returns the overrides of b. The function clock returns the time; it is called only if there are overrides.
-func (b *Board) At(clock func() time.Time) (a At) {
-	if a.Set = b.Set(); a.Set != nil {
+// At returns the overrides of b, for a request whose context has this Doubt, or none. The function clock returns the
+// time; it is called only if there are overrides.
+func (b *Board) At(doubt *Doubt, clock func() time.Time) At {
+	a := At{Set: b.Set(), Doubt: doubt}
+	if a.Set != nil {
 		a.now = b.Now(clock())
+	}
+	return a
+}
+
+// For returns what At returns for a request with the context ctx.
+func (b *Board) For(ctx context.Context, clock func() time.Time) At {
+	a := b.At(nil, clock)
+	if a.Set != nil {
+		a.Doubt = DoubtOf(ctx)
 	}
 	return a
 }
@@ -25,9 +40,10 @@ type Ruling struct {
 	Freed int    // from how many rules the request is exempt
 	Rated int    // how many rules have the rate of an override
 
-	met Met
-	now time.Time
-	by  []verdict
+	met   Met
+	now   time.Time
+	doubt *Doubt
+	by    []verdict
 }
 
 // A verdict is the override that decides for the rule with this name.
@@ -43,7 +59,9 @@ func (r *Ruling) Cleared() Ruling {
 }
 
 // Begin looks for the overrides for a request of this client from this address.
-func (r *Ruling) Begin(a At, client, ip string) { r.met, r.now = a.Set.Find(client, ip), a.now }
+func (r *Ruling) Begin(a At, client, ip string) {
+	r.met, r.now, r.doubt = a.Set.Find(client, ip), a.now, a.Doubt
+}
 
 // Rule returns the override that decides for the rule with this name, or nil. The function takes says whether the rule can have
 // the rate of an override.
@@ -51,7 +69,7 @@ func (r *Ruling) Rule(name string, takes func(e *Entry) bool) *Entry {
 	if r.met.None() {
 		return nil
 	}
-	e := r.met.For(name, func(e *Entry) bool { return !e.Ended(r.now) && (e.Effect != Rate || takes(e)) })
+	e := r.met.For(name, func(e *Entry) bool { return !e.Ended(r.now) && !r.doubt.Refuses(e) && (e.Effect != Rate || takes(e)) })
 	switch {
 	case e == nil:
 		return nil

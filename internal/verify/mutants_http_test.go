@@ -22,8 +22,8 @@ var httpMutants = []mutant{
 	},
 	{
 		name: "hops are not skipped", file: "httplimit/identity.go",
-		old: "if !p.trusts(addr) {\n\t\t\treturn addr\n\t\t}",
-		new: "return addr",
+		old: "if !p.trusts(addr) {\n\t\t\treturn addr, true\n\t\t}",
+		new: "return addr, true",
 		by:  "^TestHTTP$", why: "all clients would share the budget of a proxy",
 	},
 	{
@@ -52,7 +52,7 @@ var httpMutants = []mutant{
 	},
 	{
 		name: "no mask", file: "httplimit/identity.go",
-		old: "addr.Prefix(m.config.IPv6Bits)",
+		old: "addr.Prefix(ipv6Bits)",
 		new: "addr.Prefix(128)",
 		by:  "^TestHTTP$", why: "a client has 2^64 addresses",
 	},

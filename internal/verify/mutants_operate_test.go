@@ -280,8 +280,8 @@ var operateMutants = []mutant{
 	},
 	{
 		name: "a blocked key in a MemoryStore is charged", file: "internal/engine/book.go",
-		old: "c.Penalized, c.Left = true, 0\n\t\tc.RetryAfter, c.ResetAfter = max(c.RetryAfter, rest), max(c.ResetAfter, rest)",
-		new: "c.Penalized, c.Left = true, 0",
+		old: "c.Penalized, c.Left, c.Delay = true, 0, 0\n\t\tc.RetryAfter, c.ResetAfter = max(c.RetryAfter, rest), max(c.ResetAfter, rest)",
+		new: "c.Penalized, c.Left, c.Delay = true, 0, 0",
 		by:  "^TestPenaltyModel$", why: "a block denies",
 	},
 	{

@@ -68,10 +68,6 @@ end
 
 if count > most then return 0 end
 if #order == 0 then return 1 end
-if count == 0 then -- a list that is not there any more has another version than any list
-  call('DEL', list, versions, lifted, ends)
-  return 1
-end
 
 local number = (call('HGET', list, 'number') or 0) + 0
 for _, field in ipairs(order) do
@@ -98,11 +94,12 @@ if forgotten > 0 then
   call('HSET', list, 'floor', floor)
 end
 
--- The keys expire when the last override has ended, if all of them end.
+-- If all overrides end, the keys expire a day after the last one has ended, so that processes that were idle still read
+-- what was lifted.
 local ms
 if call('ZCOUNT', ends, '-inf', '+inf') == count then
-  local last = call('ZREVRANGEBYSCORE', ends, '+inf', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  ms = format('%.0f', math.max(math.ceil((last - now) / 1000), 0) + pad)
+  local last = call('ZREVRANGEBYSCORE', ends, '+inf', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2] or now
+  ms = format('%.0f', math.ceil((last - now) / 1000) + 86400000 + pad)
 end
 for _, key in ipairs(KEYS) do
   if ms then call('PEXPIRE', key, ms) else call('PERSIST', key) end

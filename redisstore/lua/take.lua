@@ -48,14 +48,13 @@ local function encoded(a) return (a.kind.encode or a.state.encode)(a.state) end
 local asks, passes = {}, ARGV[2] % 8 < 4
 for i, key in ipairs(KEYS) do
   local a = read(i, key)
-  a.barred = barred and barred[i]
-  asks[i], passes = a, passes and (a.shadow or a.retry == 0 and not a.barred)
+  asks[i], passes = a, passes and (a.shadow or a.retry == 0) and not (barred and barred[i])
 end
 
 local reply, size = {}, 0
 for _, a in ipairs(asks) do
   local left, reset, before, after, instant = a.left, a.reset, '', '', ''
-  a.charged = passes and a.n > 0 and a.retry == 0 and not a.barred
+  a.charged = passes and a.n > 0 and a.retry == 0
   if a.charged then
     if returnable and a.known then
       local s, e = a.state, a.state.marked and receipts().newest(a.state)

@@ -1,0 +1,200 @@
+package httplimit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed" // for the texts of the page
+	"encoding/base64"
+	"encoding/json"
+	"html/template"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// The page of Debug, and its style. The linker leaves both, and the code of package html/template, out of programs that do
+// not call Debug, because no variable of this package is made from them.
+var (
+	//go:embed debug.html
+	debugHTML string
+
+	//go:embed debug.css
+	debugCSS string
+)
+
+// Debug returns a handler that shows the state of the limiter l: its rules and what they have counted, which rules deny
+// most, and the Overrides with their Notes. A form asks what the limiter would answer to one client, by
+// [ratelimit.RateLimiter.Explain]. The page is HTML; a request with ?format=json, or whose Accept prefers JSON, gets
+// the same as JSON. Debug panics if l is nil.
+//
+//	admin.Handle("/debug/ratelimit", httplimit.Debug(limiter))
+//
+// Serve the page only to operators, behind the authentication of the service: it shows the names and the addresses
+// of clients, and each request to it may call the [ratelimit.Store] and [ratelimit.Rule.Resolve]. The form sends them in
+// the URL, which servers may log. No request to the handler changes anything; other methods than GET and HEAD get the
+// status 405. The page has no script and loads nothing else, and no cache may store it.
+//
+// If the form has an IP but no client, the client is the one that a Middleware gives to this address. A whole IPv6 address
+// stands for its first 64 bits; with another [Config.IPv6Bits], give the prefix, such as 2001:db8::/48.
+func Debug(l *ratelimit.RateLimiter) http.Handler {
+	if l == nil {
+		panic("httplimit: the limiter is nil")
+	}
+	sum := sha256.Sum256([]byte(debugCSS))
+	functions := template.FuncMap{"count": grouped, "units": units, "wait": waitText, "time": timeText, "plural": plural}
+	page := template.New("debug").Funcs(functions)
+	return &debugHandler{
+		limiter: l,
+		page:    template.Must(page.Parse(strings.Replace(debugHTML, "/*style*/", debugCSS, 1))),
+		policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+			"'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+	}
+}
+
+// A debugHandler serves the page of Debug.
+type debugHandler struct {
+	limiter *ratelimit.RateLimiter
+	page    *template.Template
+	policy  string // the Content-Security-Policy, which allows the style of the page, and nothing else
+}
+
+// ServeHTTP answers with the state of the limiter.
+func (d *debugHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Content-Security-Policy", d.policy)
+	h.Set("Vary", "Accept")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, "This page only shows: its methods are GET and HEAD.", http.StatusMethodNotAllowed)
+		return
+	}
+	query := r.URL.Query()
+	report := newDebugReport(r.Context(), d.limiter, query)
+	var body bytes.Buffer
+	var err error
+	if prefersJSON(query, r.Header.Values("Accept")) {
+		h.Set("Content-Type", "application/json")
+		encoder := json.NewEncoder(&body)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(report)
+	} else {
+		h.Set("Content-Type", "text/html; charset=utf-8")
+		err = d.page.Execute(&body, report)
+	}
+	if err != nil {
+		http.Error(w, "The page cannot be written: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body.Bytes()) // Write fails only if the client has left
+	}
+}
+
+// prefersJSON reports whether the client wants JSON: because the query has format=json, or because Accept gives JSON a
+// higher quality than HTML.
+func prefersJSON(query url.Values, accept []string) bool {
+	if format := query.Get("format"); format != "" {
+		return format == "json"
+	}
+	asJSON, asHTML := 0.0, 0.0
+	for _, entry := range split(strings.Join(accept, ","), ',') {
+		parts := split(entry, ';')
+		quality := 1.0
+		for _, parameter := range parts[1:] {
+			if text, ok := strings.CutPrefix(strings.ToLower(parameter), "q="); ok {
+				quality, _ = strconv.ParseFloat(text, 64) // a quality that is none counts as 0
+			}
+		}
+		switch strings.ToLower(parts[0]) {
+		case "application/json":
+			asJSON = max(asJSON, quality)
+		case "text/html", "text/*":
+			asHTML = max(asHTML, quality)
+		}
+	}
+	return asJSON > asHTML
+}
+
+// askedRequest returns the request that the form of the page describes. ok is false if the form is empty.
+func askedRequest(query url.Values) (req ratelimit.Request, ok bool) {
+	req = ratelimit.Request{
+		Client: query.Get("client"), Endpoint: query.Get("endpoint"), IP: strings.TrimSpace(query.Get("ip")), Tier: query.Get("tier"),
+	}
+	ok = req.Client != "" || req.Endpoint != "" || req.IP != "" || req.Tier != ""
+	name := addressPrefix + req.IP
+	if addr, err := netip.ParseAddr(req.IP); err == nil {
+		name = addressClient(normal(addr), false, defaultIPv6Bits)
+		req.IP = name[len(addressPrefix):]
+	}
+	if req.Client == "" && req.IP != "" {
+		req.Client = name
+	}
+	return req, ok
+}
+
+// grouped returns the digits of n in groups of three.
+func grouped(n any) string {
+	var text string
+	switch n := n.(type) {
+	case int:
+		text = strconv.Itoa(n)
+	case uint64:
+		text = strconv.FormatUint(n, 10)
+	}
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// units returns the text of a number of units, or "-" for -1, which means no limit.
+func units(n int) string {
+	if n < 0 {
+		return "-"
+	}
+	return grouped(n)
+}
+
+// waitText returns the text of how long a client must wait.
+func waitText(d time.Duration) string {
+	switch {
+	case d == ratelimit.Never:
+		return "never"
+	case d == 0:
+		return "-"
+	case d >= time.Minute:
+		return shortText((d + time.Second - 1).Truncate(time.Second)) // rounded up, as Retry-After is
+	}
+	return d.String()
+}
+
+// shortText returns d as Duration.String does, without minutes and seconds that are 0 at the end: "15m" for 15m0s.
+func shortText(d time.Duration) string {
+	text := d.String()
+	if short, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = short + "m"
+	}
+	if short, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = short + "h"
+	}
+	return text
+}
+
+// timeText returns the text of a time, in UTC.
+func timeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// plural returns one if n is 1, and otherwise many.
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}

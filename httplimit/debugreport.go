@@ -1,0 +1,246 @@
+package httplimit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math/bits"
+	"net/url"
+	"slices"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// A debugReport is what the handler of Debug shows, also its form in JSON.
+type debugReport struct {
+	Rules       []debugRule            `json:"rules"`      // in the order of the limiter, the default rule last
+	Denying     []debugDenials         `json:"mostDenied"` // the rules that have denied requests, those with most denials first
+	Overrides   debugOverrides         `json:"overrides"`
+	Store       *debugStore            `json:"store,omitempty"`       // nil if no part of a store was called
+	Explanation *ratelimit.Explanation `json:"explanation,omitempty"` // the answer to the form; nil if the form is empty
+	Problem     string                 `json:"problem,omitempty"`     // the error of Explain
+
+	query url.Values
+}
+
+// A debugRule is what is shown of one rule.
+type debugRule struct {
+	Name       string            `json:"name"`
+	Default    bool              `json:"default,omitempty"`
+	Endpoint   string            `json:"endpoint,omitempty"`
+	Key        string            `json:"key"`
+	Algorithm  string            `json:"algorithm"` // "custom" for a custom limiter without a name
+	Mode       string            `json:"mode"`
+	Additional bool              `json:"additional,omitempty"`
+	Unit       string            `json:"unit,omitempty"`
+	Rate       string            `json:"rate,omitempty"` // empty for a custom limiter
+	Resolve    bool              `json:"resolve,omitempty"`
+	Tiers      map[string]string `json:"tiers,omitempty"`
+	Penalty    string            `json:"penalty,omitempty"`
+	Counts     map[string]uint64 `json:"counts"` // by the names of the fields of RuleStats
+	LiveKeys   int               `json:"liveKeys"`
+}
+
+// A debugDenials says how many requests a rule has denied.
+type debugDenials struct {
+	Rule    string `json:"rule"`
+	Denied  uint64 `json:"denied"`
+	Percent int    `json:"percent"` // of the requests that it has allowed or denied
+}
+
+// debugOverrides are the live Overrides, and how many requests they have changed.
+type debugOverrides struct {
+	Live    []ratelimit.Override    `json:"live"`
+	Stats   ratelimit.OverrideStats `json:"stats"`
+	Problem string                  `json:"problem,omitempty"` // the error of Overrides
+}
+
+// A debugStore says how the store answers.
+type debugStore struct {
+	Parts     int    `json:"parts"`
+	Open      int    `json:"open"`
+	Opened    uint64 `json:"opened"`
+	LastError string `json:"lastError,omitempty"`
+}
+
+// newDebugReport asks the limiter l for all that the report has. query has the fields of the form.
+func newDebugReport(ctx context.Context, l *ratelimit.RateLimiter, query url.Values) *debugReport {
+	rules, defaultRule := l.Rules()
+	d := &debugReport{Rules: make([]debugRule, 0, len(rules)+1), Denying: []debugDenials{}, query: query}
+	stats := make(map[string]ratelimit.RuleStats)
+	for _, s := range l.Stats() {
+		stats[s.Rule] = s
+	}
+	for i := range rules {
+		d.add(&rules[i], stats[rules[i].Name])
+	}
+	if defaultRule != nil {
+		d.add(defaultRule, stats[defaultRule.Name])
+		d.Rules[len(d.Rules)-1].Default = true
+	}
+	slices.SortStableFunc(d.Denying, func(a, b debugDenials) int { return cmp.Compare(b.Denied, a.Denied) })
+
+	live, err := l.Overrides(ctx)
+	d.Overrides = debugOverrides{Live: append([]ratelimit.Override{}, live...), Stats: l.OverrideStats(), Problem: textOf(err)}
+	if s := l.StoreStats(); s.Parts > 0 {
+		d.Store = &debugStore{s.Parts, s.Open, s.Opened, textOf(s.LastError)}
+	}
+	if req, ok := askedRequest(query); ok {
+		e, err := l.Explain(ctx, req)
+		d.Problem = textOf(err)
+		if err == nil || e.Result != (ratelimit.Result{}) {
+			d.Explanation = &e
+		}
+	}
+	return d
+}
+
+// textOf returns the text of err, or "" if it is nil.
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// add adds the rule r, which has counted s.
+func (d *debugReport) add(r *ratelimit.Rule, s ratelimit.RuleStats) {
+	out := debugRule{
+		Name: r.Name, Endpoint: r.Endpoint, Key: string(r.Key), Algorithm: string(r.Algorithm), Mode: string(r.Mode), Additional: r.Additional,
+		Unit: r.Unit, Resolve: r.Resolve != nil, Penalty: penaltyText(r.Penalty), Counts: make(map[string]uint64), LiveKeys: s.LiveKeys,
+	}
+	if r.Limiter == nil {
+		out.Rate = r.Rate.String()
+	} else {
+		out.Algorithm = cmp.Or(out.Algorithm, "custom")
+	}
+	for tier, rate := range r.Tiers {
+		if out.Tiers == nil {
+			out.Tiers = make(map[string]string)
+		}
+		out.Tiers[tier] = rateText(rate)
+	}
+	for _, c := range ratelimit.Counters() {
+		out.Counts[c.Field] = c.Value(&s)
+	}
+	d.Rules = append(d.Rules, out)
+	if s.Denied > 0 {
+		d.Denying = append(d.Denying, debugDenials{r.Name, s.Denied, percent(s.Denied, s.Denied+s.Allowed)})
+	}
+}
+
+// percent returns how many percent of whole part is, rounded down. part is at most whole.
+func percent(part, whole uint64) int {
+	hi, lo := bits.Mul64(part, 100)
+	if hi >= whole {
+		return 100 // the sum of the counts has overflowed
+	}
+	quotient, _ := bits.Div64(hi, lo, whole)
+	return int(min(quotient, 100))
+}
+
+// rateText returns the text of the rate of a tier.
+func rateText(rate ratelimit.Rate) string {
+	if rate == ratelimit.Unlimited {
+		return "unlimited"
+	}
+	return rate.String()
+}
+
+// penaltyText returns the Penalty p in words, or "" if it is zero.
+func penaltyText(p ratelimit.Penalty) string {
+	if p.After == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("blocked for %s after %d denials in %s", shortText(p.For), p.After, shortText(p.Within))
+	if p.Most > p.For {
+		text += fmt.Sprintf(", up to %s if repeated", shortText(p.Most))
+	}
+	return text
+}
+
+// The numbers of rows that the page shows of long lists. JSON has all of them.
+const (
+	maxTop       = 10
+	maxTiersText = 5
+	maxLive      = 1000
+)
+
+// Top returns the rules that have denied most.
+func (d *debugReport) Top() []debugDenials { return d.Denying[:min(len(d.Denying), maxTop)] }
+
+// OtherDenying returns how many rules that have denied requests are not in Top.
+func (d *debugReport) OtherDenying() int { return len(d.Denying) - len(d.Top()) }
+
+// First returns the Overrides that the page shows.
+func (d *debugOverrides) First() []ratelimit.Override { return d.Live[:min(len(d.Live), maxLive)] }
+
+// Others returns how many Overrides the page does not show.
+func (d *debugOverrides) Others() int { return len(d.Live) - len(d.First()) }
+
+// Allowed and Denied return two of the counts of a rule.
+func (r *debugRule) Allowed() uint64 { return r.Counts["Allowed"] }
+func (r *debugRule) Denied() uint64  { return r.Counts["Denied"] }
+
+// A debugCount is a count of a rule with its name.
+type debugCount struct {
+	Name string
+	N    uint64
+}
+
+// OtherCounts returns the counts that are not 0, besides those that have a column of their own.
+func (r *debugRule) OtherCounts() (counts []debugCount) {
+	for _, c := range ratelimit.Counters() {
+		if n := r.Counts[c.Field]; n > 0 && c.Field != "Allowed" && c.Field != "Denied" {
+			counts = append(counts, debugCount{cmp.Or(c.Result, c.Name), n})
+		}
+	}
+	for i := range counts {
+		counts[i].Name = words(counts[i].Name)
+	}
+	return counts
+}
+
+// words returns a name in snake case as words.
+func words(name string) string {
+	text := []byte(name)
+	for i, c := range text {
+		if c == '_' {
+			text[i] = ' '
+		}
+	}
+	return string(text)
+}
+
+// TierTexts returns the rates of the tiers, in the order of their names.
+func (r *debugRule) TierTexts() (texts []string) {
+	for i, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
+		if i == maxTiersText {
+			return append(texts, fmt.Sprintf("and %d more tiers", len(r.Tiers)-i))
+		}
+		texts = append(texts, tier+" "+r.Tiers[tier])
+	}
+	return texts
+}
+
+// A debugField is a field of the form.
+type debugField struct{ Name, Label, Value string }
+
+// Fields returns the fields of the form, with what was asked last.
+func (d *debugReport) Fields() (fields []debugField) {
+	for _, f := range [...][2]string{{"client", "Client"}, {"endpoint", "Endpoint"}, {"ip", "IP"}, {"tier", "Tier"}} {
+		fields = append(fields, debugField{f[0], f[1], d.query.Get(f[0])})
+	}
+	return fields
+}
+
+// JSONURL returns the URL of the report in JSON, relative to the page.
+func (d *debugReport) JSONURL() string {
+	query := maps.Clone(d.query)
+	if query == nil {
+		query = make(url.Values)
+	}
+	query.Set("format", "json")
+	return "?" + query.Encode()
+}

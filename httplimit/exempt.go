@@ -1,0 +1,62 @@
+package httplimit
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/ratelimit-go/ratelimit/internal/override"
+)
+
+// skips reports whether a client with this address is in one of Config.SkipNetworks. doubted is true if the
+// address may be that of a proxy which Config.Proxies does not trust. Then skips returns false, because
+// everybody could send requests through that proxy.
+func (m *Middleware) skips(addr netip.Addr, doubted bool) bool {
+	for _, network := range m.config.SkipNetworks {
+		if network.Contains(addr) {
+			if doubted {
+				m.logs.once(warnExempt)
+			}
+			return !doubted
+		}
+	}
+	return false
+}
+
+// context returns the context with which the limiter is asked about the request, whose own context is ctx. If
+// the address of the request may be that of a proxy, the context is a Doubt, so that no Override exempts the
+// request by its address; otherwise doubt is nil.
+func (v *visit) context(ctx context.Context) (_ context.Context, doubt *override.Doubt) {
+	req := &v.info.Request
+	if v.doubtful == "" || req.IP != v.doubtful {
+		return ctx, nil // the address is the client's, or the service itself has set another one
+	}
+	doubt = override.NewDoubt(ctx, req.Client == addressPrefix+v.doubtful)
+	return doubt, doubt
+}
+
+// notPrefix says what a prefix must be that is none.
+const notPrefix = "must be a valid prefix, such as 10.0.0.0/8"
+
+// asIPv4 says how to write a prefix of IPv4 addresses that are mapped into IPv6.
+func asIPv4(prefix netip.Prefix) string {
+	return "must be written as IPv4: " + netip.PrefixFrom(prefix.Addr().Unmap(), prefix.Bits()-96).String()
+}
+
+// networkProblems returns an error for each invalid element of Config.SkipNetworks.
+func networkProblems(networks []netip.Prefix) (problems []error) {
+	for i, network := range networks {
+		field := fmt.Sprintf("skipNetworks[%d]", i)
+		switch {
+		case !network.IsValid():
+			problems = append(problems, wrong(field, network, notPrefix))
+		case network.Addr().Is4In6() && network.Bits() >= 96:
+			problems = append(problems, wrong(field, network, asIPv4(network.Masked())))
+		case network.Bits() == 0:
+			problems = append(problems, wrong(field, network, "must not be everybody: list networks of your own, such as 10.1.0.0/16"))
+		case network != network.Masked():
+			problems = append(problems, wrong(field, network, "has bits set beyond its length: must be "+network.Masked().String()))
+		}
+	}
+	return problems
+}
