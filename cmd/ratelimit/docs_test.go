@@ -80,7 +80,8 @@ func TestDocsOfRedis(t *testing.T) {
 	}
 	ran := 0
 	for _, found := range example.FindAllStringSubmatch(string(text), -1) {
-		if args := strings.Fields(strings.ReplaceAll(found[1], "127.0.0.1:6379", address)); slices.Contains([]string{"top", "reset", "block", "overrides"}, args[0]) {
+		args := strings.Fields(strings.ReplaceAll(found[1], "127.0.0.1:6379", address))
+		if slices.Contains([]string{"top", "reset", "block", "overrides"}, args[0]) {
 			got := do(t, args...)
 			require.Equal(t, exitOK, got.code, got.err)
 			require.Equal(t, alike(found[2]), alike(got.out))
