@@ -3,6 +3,9 @@ package ratelimit
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strconv"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
@@ -86,6 +89,25 @@ func (c *pendingCharge) revokeDry() {
 			p.Left = min(p.Left+p.N, p.Limit)
 		}
 	}
+}
+
+// findCustom sets d.custom. It returns an error if two rules of d have a custom limiter, or if one has and d reserves units.
+func findCustom(d *decision) error {
+	n := len(d.rules)
+	if n > 1 && d.rules[n-2].Limiter != nil {
+		first := slices.IndexFunc(d.rules, func(r *activeRule) bool { return r.Limiter != nil })
+		names := fmt.Sprintf("%q and %q", d.rules[first].Name, d.rules[first+1].Name)
+		return &ConfigError{"rules", names, "must have one limiter of one's own among them"}
+	}
+	d.custom = -1
+	if n > 0 && d.rules[n-1].Limiter != nil {
+		d.custom = n - 1
+		if d.term > 0 {
+			r, reason := d.rules[d.custom], "must not be asked for a reservation: a custom limiter gives no units back"
+			return &ConfigError{"rules[" + strconv.Quote(r.Name) + "].limiter", fmt.Sprintf("%T", r.Limiter), reason}
+		}
+	}
+	return nil
 }
 
 // lookAtCustom asks the custom limiter for 0 units. CheckAll and Explain call it if another rule has denied the

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -104,6 +103,7 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	if d.order.Mode.Charges() && l.settings.observer != nil {
 		d.watch = l.time.StartWatch()
 	}
+	l.overrides.read()
 	if err := d.prepare(set, l.overrides.For(ctx, l.overrides.wall)); err != nil {
 		return Result{}, err
 	}
@@ -243,18 +243,8 @@ func (d *decision) prepare(set *ruleSet, overrides override.At) error {
 	if limiting == 0 {
 		d.ruled.None()
 	}
-	if limiting > 1 && d.rules[limiting-2].Limiter != nil {
-		first := slices.IndexFunc(d.rules, func(r *activeRule) bool { return r.Limiter != nil })
-		names := fmt.Sprintf("%q and %q", d.rules[first].Name, d.rules[first+1].Name)
-		return &ConfigError{"rules", names, "must have one limiter of one's own among them"}
-	}
-	d.custom = -1
-	if limiting > 0 && d.rules[limiting-1].Limiter != nil {
-		d.custom = limiting - 1
-		if d.term > 0 {
-			r, reason := d.rules[d.custom], "must not be asked for a reservation: a custom limiter gives no units back"
-			return &ConfigError{"rules[" + strconv.Quote(r.Name) + "].limiter", fmt.Sprintf("%T", r.Limiter), reason}
-		}
+	if err := findCustom(d); err != nil {
+		return err
 	}
 	if d.request.ID != "" && d.order.Mode.Takes() {
 		return d.identify()

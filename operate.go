@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -117,6 +118,8 @@ func (o *overrides) change(layer override.Layer, changes []override.Entry, whole
 			return nil
 		}
 		o.SetVersion(versions[1])
+	} else if layer == override.Shared && o.Version() == (override.Version{}) {
+		o.SetVersion(override.Version{List: math.MaxUint64}) // that of no list, so that the next read brings the whole list
 	}
 	touched, n, commit := o.Plan(layer, changes, whole, o.Now(o.wall()))
 	if layer != override.Shared && n > override.MaxOwn {
@@ -212,9 +215,7 @@ func (r *activeRule) takes(e *override.Entry) bool {
 
 // meet reports whether there may be an Override for req, so that the general path must decide. It allocates nothing.
 func (o *overrides) meet(req *Request) bool {
-	if o.limiter != nil && o.limiter.settings.overrides && !o.limiter.settings.single {
-		o.read()
-	}
+	o.read()
 	set := o.Set()
 	if set == nil {
 		return false
@@ -223,8 +224,11 @@ func (o *overrides) meet(req *Request) bool {
 	return !met.None()
 }
 
-// read reads the list in the store, beside the caller, if it was last read more than a second ago.
+// read reads the list in the store, beside the caller, if there is one that was last read more than a second ago.
 func (o *overrides) read() {
+	if o.limiter == nil || !o.limiter.settings.overrides || o.limiter.settings.single {
+		return
+	}
 	if o.BeginRead(int64(o.limiter.time.Now())) {
 		go func() {
 			defer o.EndRead()
@@ -374,7 +378,8 @@ func learnBlock(d *decision, i int, res *Result) {
 	}
 	switch known := r.penal.Rest(p.Hash, d.Now) > 0; {
 	case d.origins[i].penalized:
-		if r.penal.Block(p.Hash, r.whose(&d.request), d.Now.Add(res.RetryAfter), d.Now); !known {
+		most := max(r.Penalty.For, r.Penalty.Most) // RetryAfter may be longer, because the rule's own wait is
+		if r.penal.Block(p.Hash, r.whose(&d.request), d.Now.Add(min(res.RetryAfter, most)), d.Now); !known {
 			r.totals.add(numPenalized, 1)
 		}
 	case known:

@@ -106,6 +106,7 @@ func (l *RateLimiter) wait(ctx context.Context, req *Request, r *Reservation, te
 	w := ruleWait{limiter: l, ctx: ctx, req: req, reserves: r, term: term, overrides: override.At{Doubt: override.DoubtOf(ctx)}}
 	for {
 		w.version = l.waiters.Version() // read before the rules, so that a change in between is noticed
+		l.overrides.read()
 		w.set, w.overrides = l.set.Load(), l.overrides.now(w.overrides.Doubt)
 		if w.set == nil || req.validate() != nil || w.ctx.Err() != nil || l.takesID(req, true) != nil {
 			return l.check(w.ctx, req, engine.ModeTake)

@@ -95,7 +95,7 @@ func (l *List) Since(v Version) (now Version, set, lifted []Entry, whole bool) {
 	var items []item
 	for _, all := range l.items {
 		for _, x := range all {
-			if x.number > v.Number && !(whole && x.lifted) {
+			if x.number > v.Number && (!whole || !x.lifted) {
 				items = append(items, x)
 			}
 		}

@@ -18,13 +18,13 @@ import (
 )
 
 // overridden returns a limiter with a rule for each client, one for each address, and one that all share.
-func overridden(t testing.TB, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *ratelimit.FakeClock) {
+func overridden(t testing.TB) (*ratelimit.RateLimiter, *ratelimit.FakeClock) {
 	clock := ratelimit.NewFakeClock(newYear)
 	l, err := ratelimit.New([]ratelimit.Rule{
 		{Name: "client", Endpoint: "/", Rate: ratelimit.PerMinute(2)},
 		{Name: "address", Endpoint: "*", Additional: true, Key: ratelimit.KeyIP, Rate: ratelimit.PerMinute(5)},
 		{Name: "all", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.PerMinute(1000)},
-	}, nil, append(opts, ratelimit.WithClock(clock))...)
+	}, nil, ratelimit.WithClock(clock))
 	require.NoError(t, err)
 	return l, clock
 }
@@ -583,4 +583,65 @@ func TestStrikesInStore(t *testing.T) {
 	require.Equal(t, ratelimit.ReasonPenalty, take(func(*ratelimit.Ask) {}).Reason)
 	require.NoError(t, store.Reset(t.Context(), []ratelimit.Ask{ask}))
 	require.True(t, take(func(*ratelimit.Ask) {}).Allowed)
+}
+
+// TestSharedOverridesAreRead proves that a limiter reads the overrides of others also where a rule has a Penalty, and that an
+// override which it has set itself is gone when the store was emptied.
+func TestSharedOverridesAreRead(t *testing.T) {
+	clock := ratelimit.NewFakeClock(newYear)
+	store := &emptied{}
+	empty := func() {
+		s, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+		require.NoError(t, err)
+		store.now.Store(s)
+	}
+	empty()
+	limiter := func() *ratelimit.RateLimiter {
+		l, err := ratelimit.New([]ratelimit.Rule{{Name: "client", Endpoint: "/", Rate: ratelimit.PerMinute(1000),
+			Penalty: ratelimit.Penalty{After: 1, Within: time.Second, For: time.Second}}}, nil,
+			ratelimit.WithClock(clock), ratelimit.WithStore(store), ratelimit.WithName("shop"), ratelimit.WithOverrides())
+		require.NoError(t, err)
+		return l
+	}
+	a, b := limiter(), limiter()
+	until := func(l *ratelimit.RateLimiter, reason ratelimit.Reason, why string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			clock.Advance(2 * time.Second)
+			return asked(t, l, "alice", "").Reason == reason
+		}, 10*time.Second, time.Millisecond, why)
+	}
+	require.NoError(t, a.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectBlock}))
+	until(b, ratelimit.ReasonOverride, "the other reads it")
+	empty()
+	until(b, "", "the list is gone")
+	until(a, "", "also for who has set it")
+	require.NoError(t, a.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectBlock}))
+	empty() // before a has read again
+	until(a, "", "the list is gone before it was read")
+}
+
+// An emptied is a store whose content can be replaced.
+type emptied struct {
+	now atomic.Pointer[ratelimit.MemoryStore]
+}
+
+func (s *emptied) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
+	return s.now.Load().Take(ctx, asks)
+}
+
+func (s *emptied) Reset(ctx context.Context, asks []ratelimit.Ask) error {
+	return s.now.Load().Reset(ctx, asks)
+}
+
+func (s *emptied) Accepts(a ratelimit.Ask) error { return s.now.Load().Accepts(a) }
+
+func (s *emptied) SetOverrides(ctx context.Context, limiter string, o []ratelimit.Override) error {
+	return s.now.Load().SetOverrides(ctx, limiter, o)
+}
+
+func (s *emptied) OverridesSince(
+	ctx context.Context, limiter string, since ratelimit.OverrideVersion,
+) (ratelimit.OverrideChange, error) {
+	return s.now.Load().OverridesSince(ctx, limiter, since)
 }
