@@ -134,6 +134,26 @@ func (o *overrides) change(layer override.Layer, changes []override.Entry, whole
 	return nil
 }
 
+// checkOfFile returns everything that is wrong with the Overrides in all, which a file has, for the rules in set.
+func (o *overrides) checkOfFile(set *ruleSet, all []Override) error {
+	if len(all) > override.MaxOwn {
+		return &ConfigError{"overrides", len(all), "must be at most " + strconv.Itoa(override.MaxOwn)}
+	}
+	for i := range all {
+		if effect := all[i].Effect; effect == "" || effect == EffectPardon {
+			return &ConfigError{"overrides[" + strconv.Itoa(i) + "].effect", strconv.Quote(effect), `must be one of "block", "exempt", "rate"`}
+		}
+	}
+	return o.check(set, all, time.Time{}) // all are in the future of this time: those that have ended are left out
+}
+
+// setOfFile replaces the Overrides of a file by those in all, which checkOfFile has checked.
+func (o *overrides) setOfFile(all []Override) error {
+	now := o.Now(o.wall())
+	live := slices.DeleteFunc(entriesOf(all), func(e override.Entry) bool { return e.Ended(now) })
+	return o.change(override.File, live, true, nil)
+}
+
 // check returns everything that is wrong with these Overrides at the time now, for the rules in set.
 func (o *overrides) check(set *ruleSet, all []Override, now time.Time) error {
 	var problems []error

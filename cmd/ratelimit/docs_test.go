@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,19 +73,20 @@ func TestDocsOfRedis(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, res.Allowed)
 	}
-	spaces, times := regexp.MustCompile(" +"), regexp.MustCompile(`\d+-\d+-\d+ \d+:\d+:\d+|(\d+h)?(\d+m)?[0-9.]+s`)
+	spaces, times := regexp.MustCompile(" +"), regexp.MustCompile(`\d+-\d+-\d+ \d+:\d+(:\d+)?|(\d+h)?(\d+m)?[0-9.]+s`)
 	alike := func(text string) string {
 		text = strings.ReplaceAll(text, address, "127.0.0.1:6379")
 		return spaces.ReplaceAllString(times.ReplaceAllString(text, "TIME"), " ")
 	}
 	ran := 0
 	for _, found := range example.FindAllStringSubmatch(string(text), -1) {
-		if args := strings.Fields(strings.ReplaceAll(found[1], "127.0.0.1:6379", address)); args[0] == "top" || args[0] == "reset" {
+		args := strings.Fields(strings.ReplaceAll(found[1], "127.0.0.1:6379", address))
+		if slices.Contains([]string{"top", "reset", "block", "overrides"}, args[0]) {
 			got := do(t, args...)
 			require.Equal(t, exitOK, got.code, got.err)
 			require.Equal(t, alike(found[2]), alike(got.out))
 			ran++
 		}
 	}
-	require.Equal(t, 2, ran, fmt.Sprint("of ", address))
+	require.Equal(t, 4, ran, fmt.Sprint("of ", address))
 }
