@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -25,7 +24,8 @@ type overrides struct {
 
 // Override sets each Override in o, or lifts others if its Effect is empty: all of them, or none if there is an error. It
 // takes the place of one with the same Client or IP, the same Effect and the same Rules in any order. Overrides stay when
-// the rules change. Callers of Wait whom a change concerns are decided on anew, but keep their places.
+// the rules change. Callers of Wait whom a change concerns are decided on anew and keep their places, but one who is blocked
+// loses it.
 //
 // Without [WithOverrides], the Overrides are those of this process, at most 65,536. With it, they are in the [Store], at most
 // 10,000, and this process obeys at once. A block is also denied what was granted before to the same [Request.ID].
@@ -39,18 +39,17 @@ func (l *RateLimiter) Override(ctx context.Context, o ...Override) error {
 	if err := l.overrides.check(l.set.Load(), o, l.overrides.Now(l.overrides.wall())); err != nil {
 		return err
 	}
-	isPardon := func(o Override) bool { return o.Effect == EffectPardon }
-	changes, layer := slices.DeleteFunc(slices.Clone(o), isPardon), override.Code
-	if l.settings.overrides && len(changes) > 0 {
-		layer = override.Shared
-		if err := l.settings.store.(StoreOverrider).SetOverrides(orBackground(ctx), l.settings.name, changes); err != nil {
-			return l.remote.overrideError(ctx, err)
-		}
+	ctx = orBackground(ctx)
+	switch {
+	case len(o) > 0 && o[0].Effect == EffectPardon:
+		return l.overrides.pardon(ctx, o)
+	case !l.settings.overrides || len(o) == 0:
+		return l.overrides.change(override.Code, entriesOf(o), false, nil)
 	}
-	if err := l.overrides.change(layer, entriesOf(changes), false, nil); err != nil {
-		return err
+	if err := l.settings.store.(StoreOverrider).SetOverrides(ctx, l.settings.name, o); err != nil {
+		return l.remote.overrideError(ctx, err)
 	}
-	return l.overrides.pardon(ctx, slices.DeleteFunc(slices.Clone(o), func(o Override) bool { return !isPardon(o) }))
+	return l.overrides.readSet(ctx, o)
 }
 
 // ReloadOverrides sets the Overrides that a file has, which are those of this process. They take the place of those that the
@@ -105,21 +104,28 @@ func wallOf(c Clock) time.Time {
 	return time.Now().Round(0)
 }
 
+// readSet reads the list in the store after o were set there. If that fails, it sets o in the copy of the list.
+func (o *overrides) readSet(ctx context.Context, all []Override) error {
+	if err := o.readNow(ctx); err == nil {
+		return nil
+	}
+	o.limiter.changing.Lock()
+	version := o.Version()
+	o.limiter.changing.Unlock()
+	_ = o.change(override.Shared, entriesOf(all), false, &[2]override.Version{version, override.Unknown}) // errStale: it was read meanwhile
+	return nil
+}
+
 // change changes the overrides of this layer, as Board.Plan says, and decides anew on callers who wait. If the changes were
-// read from the store, versions are the version since which they were made, and the new one. If another goroutine has made
-// changes since, change does nothing, because the next read has all of them.
+// read from the store, versions are the version since which they were made, and the new one. The result is errStale if the
+// copy of the list already has changes which these do not have, or were not made since.
 func (o *overrides) change(layer override.Layer, changes []override.Entry, whole bool, versions *[2]override.Version) error {
 	l := o.limiter
 	l.time.Renew()
 	l.changing.Lock()
 	defer l.changing.Unlock()
-	if versions != nil {
-		if o.Version() != versions[0] {
-			return nil
-		}
-		o.SetVersion(versions[1])
-	} else if layer == override.Shared && o.Version() == (override.Version{}) {
-		o.SetVersion(override.Version{List: math.MaxUint64}) // that of no list, so that the next read brings the whole list
+	if versions != nil && !o.SetVersion(versions[0], versions[1], whole) {
+		return errStale
 	}
 	touched, n, commit := o.Plan(layer, changes, whole, o.Now(o.wall()))
 	if layer != override.Shared && n > override.MaxOwn {
@@ -157,6 +163,12 @@ func (o *overrides) setOfFile(all []Override) error {
 // check returns everything that is wrong with these Overrides at the time now, for the rules in set.
 func (o *overrides) check(set *ruleSet, all []Override, now time.Time) error {
 	var problems []error
+	for i := range all {
+		if all[i].Effect != all[0].Effect && (all[i].Effect == EffectPardon || all[0].Effect == EffectPardon) {
+			reason := "must not be given together with a pardon, which is done at once"
+			return &ConfigError{"overrides[" + strconv.Itoa(i) + "].effect", strconv.Quote(all[i].Effect), reason}
+		}
+	}
 	for i := range all {
 		x, path := all[i].out(), "overrides["+strconv.Itoa(i)+"]"
 		if field, value, reason := x.Check(now); field != "" {
@@ -237,8 +249,22 @@ func (o *overrides) read() {
 	}
 }
 
+// errStale means that another goroutine has changed the copy of the list in the store meanwhile.
+var errStale = errors.New("ratelimit: the overrides have changed meanwhile")
+
 // readNow reads what has changed in the list in the store.
-func (o *overrides) readNow(ctx context.Context) error {
+func (o *overrides) readNow(ctx context.Context) (err error) {
+	const tries = 10
+	for range tries {
+		if err = o.readOnce(ctx); !errors.Is(err, errStale) {
+			return err
+		}
+	}
+	return storeError(err)
+}
+
+// readOnce does what readNow does, but may return errStale.
+func (o *overrides) readOnce(ctx context.Context) error {
 	l := o.limiter
 	l.changing.Lock()
 	version := o.Version()
@@ -282,7 +308,10 @@ func ruledBy(u *override.Ruling, r *activeRule) (rate Rate, ok, exempt bool) {
 func (l *RateLimiter) denyBlocked(ctx context.Context, d *decision) (res Result, err error) {
 	rest := d.ruled.Rest()
 	res = Result{RetryAfter: rest, ResetAfter: rest, Reason: ReasonOverride}
-	d.rules, d.parts, d.exempt, d.Now = nil, d.parts[:0], d.exempt[:0], l.time.Now()
+	clear(d.parts) // free clears only the elements that remain
+	clear(d.origins)
+	clear(d.exempt)
+	d.rules, d.parts, d.origins, d.exempt, d.Now = nil, d.parts[:0], d.origins[:0], d.exempt[:0], l.time.Now()
 	if !d.decided() {
 		return res, nil
 	}
@@ -328,7 +357,7 @@ func (r *activeRule) whose(req *Request) (w penalty.Whose) {
 		w.Client = keytable.HashOf(req.Client)
 	}
 	if r.key.Has(keyspec.IP) {
-		w.IP, _ = override.AddrOf(req.IP)
+		w.IP = override.PrefixOf(req.IP)
 	}
 	return w
 }
@@ -415,34 +444,40 @@ func (o *overrides) pardon(ctx context.Context, all []Override) error {
 	}
 	l := o.limiter
 	var asks []Ask
+	var here []func() // the pardons in this process, which are done when the store has done its own
 	for i := range all {
 		whom := &all[i]
 		e := override.NewEntry(*whom.out())
+		client := keytable.HashOf(whom.Client)
+		named := func(w *penalty.Whose) bool {
+			return whom.Client != "" && w.Client == client || whom.IP != "" && w.IP.IsValid() && e.Covers(w.IP)
+		}
 		for _, r := range l.set.Load().rules {
 			if r.penal == nil || len(whom.Rules) > 0 && !slices.Contains(whom.Rules, r.Name) {
 				continue
 			}
-			client := keytable.HashOf(whom.Client)
-			r.penal.Pardon(func(w *penalty.Whose) bool {
-				return whom.Client != "" && w.Client == client || whom.IP != "" && w.IP.IsValid() && e.Contains(w.IP)
-			})
+			here = append(here, func() { r.penal.Pardon(named) })
 			if r.remote != nil && (r.Key == KeyUser && whom.Client != "" || r.Key == KeyIP && e.IsAddress()) {
 				asks = append(asks, r.ask(&Request{Client: whom.Client, IP: e.IP}, r.Rate))
+				if whom.IP != e.IP { // the key may have the address as the operator writes it
+					asks = append(asks, r.ask(&Request{IP: whom.IP}, r.Rate))
+				}
 			}
 		}
 	}
+	if len(asks) > 0 {
+		store, ok := l.settings.store.(StorePardoner)
+		if !ok {
+			return storeError(errors.New("it has no method Pardon"))
+		}
+		if err := store.Pardon(ctx, asks); err != nil {
+			return l.remote.overrideError(ctx, err)
+		}
+	}
+	for _, pardon := range here {
+		pardon()
+	}
 	o.Wake()
-	if len(asks) == 0 {
-		return nil
-	}
-	store, ok := l.settings.store.(StorePardoner)
-	if !ok {
-		return storeError(errors.New("it has no method Pardon"))
-	}
-	err := store.Pardon(orBackground(ctx), asks)
 	l.retries.Wake()
-	if err != nil {
-		return l.remote.overrideError(orBackground(ctx), err)
-	}
 	return nil
 }

@@ -34,7 +34,7 @@ type Override struct {
 	Rules []string `json:"rules,omitempty"`
 
 	// Effect is one of the constants. The empty Effect lifts the Overrides of this Client or IP: all of them or, with
-	// Rules, those that have the same Rules.
+	// Rules, those that have the same Rules. Those of a file stay: they are lifted in the file.
 	Effect string `json:"effect,omitempty"`
 
 	// Rate is the limit of each key, for EffectRate. It applies to those of the Rules whose keys belong to one client (for

@@ -175,13 +175,14 @@ func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *
 	return &w.last
 }
 
-// waitBarred waits because the request of d is blocked for the time rest, by an override or a Penalty. Then, or when overrides
-// change before, the error is ErrChanged, and the caller decides anew. If the caller cannot wait so long, it returns the
-// denial of the function deny.
-func (w *ruleWait) waitBarred(rest time.Duration, deny func() (Result, error)) (Result, error) {
+// waitBarred waits because the request of w is blocked, by an override or a Penalty, for the time that lasts returns. Then, or
+// when overrides change before, the error is ErrChanged, and the caller decides anew. If the caller cannot wait so long, it
+// returns the denial of the function deny.
+func (w *ruleWait) waitBarred(lasts func() time.Duration, deny func() (Result, error)) (Result, error) {
 	l := w.limiter
 	changed := l.overrides.Changed()
-	if l.overrides.Set() != w.overrides.Set {
+	rest := lasts() // asked after Changed, so that no change in between is missed
+	if rest == 0 || l.overrides.Set() != w.overrides.Set {
 		return Result{}, waitline.ErrChanged
 	}
 	err := waitError(Result{RetryAfter: rest}, rest, l.time.Patience(w.ctx))

@@ -315,6 +315,10 @@ func (e *Explanation) answer() string {
 		how += ", as before by its ID"
 	}
 	switch r := &e.Result; {
+	case e.Override != nil && r.RetryAfter == longest:
+		return who + "denied for ever"
+	case e.Override != nil:
+		return who + "denied for " + r.RetryAfter.String()
 	case r.Rule == "":
 		return who + "allowed, no limit applies" + how
 	case r.Allowed:

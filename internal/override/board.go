@@ -1,6 +1,7 @@
 package override
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -35,6 +36,8 @@ type Board struct {
 
 	set     atomic.Pointer[Set]
 	layers  [numLayers]map[string][]Entry // the overrides by Entry.whom
+	lens    [numLayers]int                // how many overrides each layer has
+	sweepAt [numLayers]int                // from which number on the next change forgets those of the layer that have ended
 	ahead   atomic.Int64                  // how far the clock of the store is ahead of the clock of this process, in nanoseconds
 	changed atomic.Pointer[chan struct{}] // closed with the next change; nil if nobody waits for it
 
@@ -52,8 +55,21 @@ type Version struct {
 // Version returns the version of the layer Shared. Only one goroutine at a time may call Version or SetVersion.
 func (b *Board) Version() Version { return b.version }
 
-// SetVersion says which version the layer Shared has now.
-func (b *Board) SetVersion(v Version) { b.version = v }
+// Unknown is a version that no list in a store has. If the layer Shared has it, the next read brings the whole list.
+var Unknown = Version{List: math.MaxUint64}
+
+// SetVersion says that the layer Shared will have the version to, after changes that were made since the version from. If
+// whole is true, the changes are the whole list. It returns false, and does nothing, if the layer has a version to which
+// these changes cannot be applied: a later one, or that of another list.
+func (b *Board) SetVersion(from, to Version, whole bool) bool {
+	now := b.version
+	later := now.List == to.List && now.Number <= to.Number && (whole || from.List == now.List && from.Number <= now.Number)
+	if now != from && !later {
+		return false
+	}
+	b.version = to
+	return true
+}
 
 // BeginRead reports whether the list in the store must be read again, because it was last read more than a second before
 // the instant now. If so, the caller calls EndRead afterwards; until then, BeginRead returns false.
@@ -96,52 +112,67 @@ func (b *Board) All(layers ...Layer) (all []Entry) {
 // meets may be decided differently afterwards. The result n is how many overrides the layer will have. The function commit
 // makes the change.
 func (b *Board) Plan(l Layer, changes []Entry, whole bool, now time.Time) (touched *Set, n int, commit func()) {
-	next := make(map[string][]Entry, len(b.layers[l]))
-	var touches []Entry
-	for whom, entries := range b.layers[l] {
-		for _, e := range entries {
-			if !whole && !e.Ended(now) {
-				next[whom] = append(next[whom], e)
-				continue
-			}
-			touches = append(touches, e)
+	next := make(map[string][]Entry) // the clients and prefixes that change, with what they will have in the layer
+	old := func(whom string) []Entry {
+		if _, known := next[whom]; !known {
+			next[whom] = slices.DeleteFunc(slices.Clone(b.layers[l][whom]), func(e Entry) bool { return whole || e.Ended(now) })
+		}
+		return next[whom]
+	}
+	if whole || b.lens[l]+len(changes) >= max(b.sweepAt[l], minSweep) {
+		for whom := range b.layers[l] {
+			old(whom)
 		}
 	}
 	for _, c := range changes {
 		whom := c.whom()
-		kept := slices.DeleteFunc(next[whom], func(old Entry) bool {
-			replaced := c.replaces(&old)
-			if replaced {
-				touches = append(touches, old)
-			}
-			return replaced
-		})
+		kept := slices.DeleteFunc(old(whom), func(e Entry) bool { return c.replaces(&e) })
 		if c.stays() {
-			kept, touches = append(kept, c), append(touches, c)
+			kept = append(kept, c)
 		}
-		if next[whom] = kept; len(kept) == 0 {
-			delete(next, whom)
-		}
+		next[whom] = kept
 	}
-	var all []Entry
-	for _, entries := range next {
-		n += len(entries)
-		all = append(all, entries...)
-	}
-	for other, layer := range b.layers {
-		for _, entries := range layer {
-			if Layer(other) != l {
-				all = append(all, entries...)
+	n = b.lens[l]
+	var touches []Entry
+	all, gone := make(map[string][]Entry), make(map[string]Entry)
+	for whom, entries := range next {
+		was := b.layers[l][whom]
+		touches = append(append(touches, was...), entries...)
+		n += len(entries) - len(was)
+		var of []Entry
+		for _, layer := range []Layer{Code, Shared, File} { // of equal overrides in two layers, the first decides
+			if layer == l {
+				of = append(of, entries...)
+			} else {
+				of = append(of, b.layers[layer][whom]...)
 			}
 		}
+		if len(of) > 0 {
+			all[whom] = of
+		} else if len(was) > 0 {
+			gone[whom] = was[0]
+		}
 	}
-	set := NewSet(all)
+	set := b.set.Load().with(all, gone)
 	return NewSet(touches), n, func() {
-		b.layers[l] = next
+		if b.layers[l] == nil {
+			b.layers[l] = make(map[string][]Entry)
+		}
+		for whom, entries := range next {
+			if b.layers[l][whom] = entries; len(entries) == 0 {
+				delete(b.layers[l], whom)
+			}
+		}
+		if b.lens[l] = n; len(next) >= len(b.layers[l]) {
+			b.sweepAt[l] = min(2*n, MaxOwn)
+		}
 		b.set.Store(set)
 		b.Wake()
 	}
 }
+
+// minSweep is the number of overrides of a layer below which none are forgotten because they have ended.
+const minSweep = 1024
 
 // Changed returns a channel that is closed when the overrides change.
 func (b *Board) Changed() <-chan struct{} {

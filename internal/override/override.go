@@ -3,6 +3,8 @@
 package override
 
 import (
+	"hash/maphash"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -80,16 +82,21 @@ func NewEntry(o Override) Entry {
 	return e
 }
 
-// Contains reports whether e is for the address addr.
-func (e *Entry) Contains(addr netip.Addr) bool { return e.prefix.Contains(addr) }
+// Covers reports whether e is for all addresses of the prefix p.
+func (e *Entry) Covers(p netip.Prefix) bool {
+	return e.prefix.Bits() <= p.Bits() && e.prefix.Contains(p.Addr())
+}
 
 // IsAddress reports whether e is for a single address.
 func (e *Entry) IsAddress() bool { return e.prefix.IsSingleIP() }
 
-// AddrOf returns the address in ip, or the first one of the prefix in ip.
-func AddrOf(ip string) (addr netip.Addr, ok bool) {
-	addr, _, ok = parse(ip)
-	return addr, ok
+// PrefixOf returns the address in ip, as a prefix of its whole length, or the prefix in ip. For any other text, the prefix is
+// invalid.
+func PrefixOf(ip string) netip.Prefix {
+	if addr, bits, ok := parse(ip); ok {
+		return netip.PrefixFrom(addr, bits)
+	}
+	return netip.Prefix{}
 }
 
 // whom returns a text that is the same for all overrides of one client or prefix.
@@ -126,7 +133,15 @@ func compare(a, b Entry) int {
 		}
 		return 1
 	}
-	return a.Effect.rank() - b.Effect.rank()
+	switch c := a.Effect.rank() - b.Effect.rank(); {
+	case c != 0 || a.Until.Equal(b.Until):
+		return c
+	case a.Until.IsZero(): // of two blocks, that which lasts longer comes first
+		return -1
+	case b.Until.IsZero():
+		return 1
+	}
+	return b.Until.Compare(a.Until)
 }
 
 // ParsePrefix returns the addresses that text names: an address such as "203.0.113.9", or a prefix such as
@@ -154,43 +169,82 @@ func ParsePrefix(text string) (prefix netip.Prefix, problem string) {
 	return prefix, ""
 }
 
+// shards is the number of maps that have the clients of a Set: a change copies only the maps that it changes.
+const shards = 256
+
 // A Set holds overrides. It never changes, so it needs no lock. A nil Set is empty.
 type Set struct {
-	clients  map[string]*whom
-	ipv4     table
-	ipv6     table
-	entries  []Entry
-	prefixes bool // whether an override is for addresses
+	clients    [shards]map[string]*whom
+	ipv4, ipv6 table
 }
 
 // A whom is a client or a prefix with its overrides, in the order of the function compare.
 type whom struct{ entries []Entry }
 
+var seed = maphash.MakeSeed()
+
+// shardOf returns the index of the map that has the client.
+func shardOf(client string) uint64 { return maphash.String(seed, client) % shards }
+
 // NewSet returns the Set of these overrides, none of which has the effect Lift or Pardon.
 func NewSet(entries []Entry) *Set {
-	if len(entries) == 0 {
+	byWhom := make(map[string][]Entry)
+	for _, e := range entries {
+		byWhom[e.whom()] = append(byWhom[e.whom()], e)
+	}
+	return (*Set)(nil).with(byWhom, nil)
+}
+
+// with returns a copy of s in which each client or prefix in next has these overrides. Those in gone have had the overrides
+// there, and have none any more. The result is nil if it is empty.
+func (s *Set) with(next map[string][]Entry, gone map[string]Entry) *Set {
+	t, copied := new(Set), [shards]bool{}
+	if s != nil {
+		*t = *s
+	}
+	change := func(e Entry, w *whom) {
+		switch {
+		case !e.prefix.IsValid():
+			i := shardOf(e.Client)
+			if !copied[i] {
+				t.clients[i], copied[i] = maps.Clone(t.clients[i]), true
+			}
+			if t.clients[i] == nil {
+				t.clients[i] = make(map[string]*whom)
+			}
+			if t.clients[i][e.Client] = w; w == nil {
+				delete(t.clients[i], e.Client)
+			}
+		case e.prefix.Addr().Is4():
+			t.ipv4.change(e.prefix, w)
+		default:
+			t.ipv6.change(e.prefix, w)
+		}
+	}
+	for _, entries := range next {
+		w := &whom{slices.Clone(entries)}
+		slices.SortStableFunc(w.entries, compare)
+		change(entries[0], w)
+	}
+	for _, e := range gone {
+		change(e, nil)
+	}
+	t.ipv4.finish()
+	t.ipv6.finish()
+	if t.empty() {
 		return nil
 	}
-	s := &Set{clients: make(map[string]*whom), entries: entries}
-	byPrefix := make(map[netip.Prefix]*whom)
-	for _, e := range entries {
-		w := s.clients[e.Client]
-		if e.prefix.IsValid() {
-			w = byPrefix[e.prefix]
+	return t
+}
+
+// empty reports whether s has no overrides.
+func (s *Set) empty() bool {
+	for _, clients := range s.clients {
+		if len(clients) > 0 {
+			return false
 		}
-		if w == nil {
-			if w = new(whom); e.prefix.IsValid() {
-				byPrefix[e.prefix] = w
-			} else {
-				s.clients[e.Client] = w
-			}
-		}
-		i, _ := slices.BinarySearchFunc(w.entries, e, compare)
-		w.entries = slices.Insert(w.entries, i, e)
 	}
-	s.prefixes = len(byPrefix) > 0
-	s.ipv4, s.ipv6 = newTable(byPrefix, true), newTable(byPrefix, false)
-	return s
+	return len(s.ipv4.nodes)+len(s.ipv6.nodes) == 0
 }
 
 // Live returns how many overrides with this effect have not ended at the time now.
@@ -198,9 +252,21 @@ func (s *Set) Live(effect Effect, now time.Time) (n int) {
 	if s == nil {
 		return 0
 	}
-	for i := range s.entries {
-		if e := &s.entries[i]; e.Effect == effect && !e.Ended(now) {
-			n++
+	count := func(w *whom) {
+		for i := range w.entries {
+			if e := &w.entries[i]; e.Effect == effect && !e.Ended(now) {
+				n++
+			}
+		}
+	}
+	for _, clients := range s.clients {
+		for _, w := range clients {
+			count(w)
+		}
+	}
+	for _, nodes := range [][]*node{s.ipv4.nodes, s.ipv6.nodes} {
+		for _, x := range nodes {
+			count(x.whom)
 		}
 	}
 	return n
@@ -209,8 +275,8 @@ func (s *Set) Live(effect Effect, now time.Time) (n int) {
 // Met are the overrides that may apply to one request. The zero Met has none.
 type Met struct {
 	client *whom
-	near   *node  // the longest prefix with the address of the request; the shorter ones are its parents
-	inside []node // if the request has a prefix in place of an address: the nodes inside that prefix
+	near   *node   // the longest prefix with the address of the request; the shorter ones are its parents
+	inside []*node // if the request has a prefix in place of an address: the nodes inside that prefix
 }
 
 // None reports whether no override may apply.
@@ -222,8 +288,8 @@ func (s *Set) Find(client, ip string) (m Met) {
 	if s == nil {
 		return m
 	}
-	m.client = s.clients[client]
-	if !s.prefixes || ip == "" {
+	m.client = s.clients[shardOf(client)][client]
+	if ip == "" || len(s.ipv4.nodes)+len(s.ipv6.nodes) == 0 {
 		return m
 	}
 	addr, bits, ok := parse(ip)

@@ -11,12 +11,15 @@ import (
 // So in the order of their first addresses, with the shorter prefix first, each prefix is followed by those inside it.
 type table struct {
 	starts []uint128 // the first address of each node; a search reads only these, which lie close together
-	nodes  []node    // sorted as described above
+	nodes  []*node   // sorted as described above
+	blocks []*node   // those of the nodes that have a block
+
+	changes map[netip.Prefix]*whom // what the method finish will change; nil if nothing
 }
 
 // A node is a prefix with its overrides.
 type node struct {
-	whom
+	*whom
 	prefix netip.Prefix
 	parent *node // the longest prefix that this one lies inside; nil if there is none
 }
@@ -35,27 +38,69 @@ func numberOf(addr netip.Addr) uint128 {
 	return uint128{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
 }
 
-// newTable returns the table of the prefixes of IPv4 or, if ipv4 is false, of IPv6.
-func newTable(all map[netip.Prefix]*whom, ipv4 bool) (t table) {
-	for p, w := range all {
-		if p.Addr().Is4() == ipv4 {
-			t.nodes = append(t.nodes, node{*w, p, nil})
+// change makes w the overrides of the prefix p, from the next call of finish on. If w is nil, p has none.
+func (t *table) change(p netip.Prefix, w *whom) {
+	if t.changes == nil {
+		t.changes = make(map[netip.Prefix]*whom)
+	}
+	t.changes[p] = w
+}
+
+// finish makes the changes. Other tables that have the same nodes stay as they are.
+func (t *table) finish() {
+	if t.changes == nil {
+		return
+	}
+	nodes := make([]*node, 0, len(t.nodes)+len(t.changes))
+	for _, n := range t.nodes {
+		if _, changed := t.changes[n.prefix]; !changed {
+			nodes = append(nodes, n)
 		}
 	}
-	slices.SortFunc(t.nodes, func(a, b node) int {
-		if c := a.prefix.Addr().Compare(b.prefix.Addr()); c != 0 {
-			return c
+	kept := len(nodes)
+	for p, w := range t.changes {
+		if w != nil {
+			nodes = append(nodes, &node{w, p, nil})
 		}
-		return a.prefix.Bits() - b.prefix.Bits()
-	})
-	for i := range t.nodes {
-		n := &t.nodes[i]
-		t.starts = append(t.starts, numberOf(n.prefix.Addr()))
+	}
+	if kept < len(nodes) {
+		slices.SortFunc(nodes[kept:], compareNodes)
+		nodes = merged(nodes[:kept:kept], nodes[kept:])
+	}
+	*t = table{starts: make([]uint128, len(nodes)), nodes: nodes}
+	for i, n := range nodes {
+		t.starts[i] = numberOf(n.prefix.Addr())
+		var parent *node
 		if i > 0 {
-			n.parent = covering(&t.nodes[i-1], n.prefix.Addr(), n.prefix.Bits())
+			parent = covering(nodes[i-1], n.prefix.Addr(), n.prefix.Bits())
+		}
+		if n.parent != parent { // the old node may be in use
+			n = &node{n.whom, n.prefix, parent}
+			nodes[i] = n
+		}
+		if slices.ContainsFunc(n.entries, func(e Entry) bool { return e.Effect == Block }) {
+			t.blocks = append(t.blocks, n)
 		}
 	}
-	return t
+}
+
+// compareNodes orders nodes by their first addresses; of two with the same one, the shorter prefix comes first.
+func compareNodes(a, b *node) int {
+	if c := a.prefix.Addr().Compare(b.prefix.Addr()); c != 0 {
+		return c
+	}
+	return a.prefix.Bits() - b.prefix.Bits()
+}
+
+// merged returns the nodes of a and b, both of which are sorted, in order.
+func merged(a, b []*node) []*node {
+	all := make([]*node, 0, len(a)+len(b))
+	for _, n := range b {
+		i := sort.Search(len(a), func(i int) bool { return compareNodes(a[i], n) > 0 })
+		all = append(append(all, a[:i]...), n)
+		a = a[i:]
+	}
+	return append(all, a...)
 }
 
 // covering returns n, or the nearest of its parents, with a prefix of at most the given length that has the address.
@@ -67,26 +112,23 @@ func covering(n *node, addr netip.Addr, bits int) *node {
 }
 
 // find returns the longest prefix that has the address addr or, if bits is less than the length of an address, all
-// addresses of the prefix with this first address and length. For such a prefix, inside are the nodes inside it.
-func (t *table) find(addr netip.Addr, bits int) (near *node, inside []node) {
+// addresses of the prefix with this first address and length. For such a prefix, inside are the nodes inside it that have a
+// block.
+func (t *table) find(addr netip.Addr, bits int) (near *node, inside []*node) {
 	start := numberOf(addr)
 	after := sort.Search(len(t.starts), func(i int) bool { return start.less(t.starts[i]) })
 	if after > 0 {
-		near = covering(&t.nodes[after-1], addr, bits)
+		near = covering(t.nodes[after-1], addr, bits)
 	}
-	if bits == addr.BitLen() {
+	if bits == addr.BitLen() || len(t.blocks) == 0 {
 		return near, nil
 	}
-	request, from := netip.PrefixFrom(addr, bits), after
-	for from > 0 && t.starts[from-1] == start && t.nodes[from-1].prefix.Bits() > bits {
-		from--
-	}
-	to := from
-	for to < len(t.nodes) && request.Contains(t.nodes[to].prefix.Addr()) {
-		to++
-	}
+	request := netip.PrefixFrom(addr, bits)
+	within := func(n *node) bool { return request.Contains(n.prefix.Addr()) && n.prefix.Bits() > bits }
+	from := sort.Search(len(t.blocks), func(i int) bool { return within(t.blocks[i]) || addr.Less(t.blocks[i].prefix.Addr()) })
+	to := from + sort.Search(len(t.blocks)-from, func(i int) bool { return !within(t.blocks[from+i]) })
 	if from == to {
 		return near, nil
 	}
-	return near, t.nodes[from:to]
+	return near, t.blocks[from:to]
 }

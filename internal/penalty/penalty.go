@@ -21,7 +21,7 @@ type Rule struct {
 // Whose says whose key is blocked, so that all keys of a client or address can be pardoned.
 type Whose struct {
 	Client keytable.Hash // a hash of the client; zero if the key is not one of a single client
-	IP     netip.Addr    // the address, or the first one of a prefix; invalid if the key is not one of a single address
+	IP     netip.Prefix  // the address, or the prefix that a request has in its place; invalid if the key has no address
 }
 
 // A state is what is known about the denials of one key. The zero state is that of a key that was never denied.

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/internal/override"
 )
 
 // overridden returns a limiter with a rule for each client, one for each address, and one that all share.
@@ -383,7 +384,7 @@ func TestOverridesElsewhere(t *testing.T) {
 		func() (ratelimit.Result, error) {
 			x, err := l.Explain(ctx, req)
 			require.Equal(t, "alice", x.Override.Client)
-			require.Contains(t, x.String(), `by the block of client "alice"`)
+			require.Contains(t, x.String(), "denied for ever\nby the block of client \"alice\"")
 			return x.Result, err
 		},
 	} {
@@ -644,4 +645,80 @@ func (s *emptied) OverridesSince(
 	ctx context.Context, limiter string, since ratelimit.OverrideVersion,
 ) (ratelimit.OverrideChange, error) {
 	return s.now.Load().OverridesSince(ctx, limiter, since)
+}
+
+// TestBlockedLeaveNothing proves that a blocked request, also beside a rate and a Resolve, does not change the decisions that are
+// made after it.
+func TestBlockedLeaveNothing(t *testing.T) {
+	l, err := ratelimit.New([]ratelimit.Rule{
+		{Name: "client", Endpoint: "/", Rate: ratelimit.PerMinute(1000)},
+		{Name: "all", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Rate: ratelimit.PerMinute(10_000)},
+	}, nil)
+	require.NoError(t, err)
+	require.NoError(t, l.Override(t.Context(),
+		ratelimit.Override{Client: "alice", Effect: ratelimit.EffectRate, Rate: ratelimit.PerMinute(5), Rules: []string{"client"}},
+		ratelimit.Override{Client: "alice", Effect: ratelimit.EffectBlock, Rules: []string{"all"}}))
+	for range 200 {
+		require.Equal(t, ratelimit.ReasonOverride, asked(t, l, "alice", "").Reason)
+		res, _, err := l.CheckAll(t.Context(), ratelimit.Request{Client: "bob", Endpoint: "/"}, nil)
+		require.NoError(t, err)
+		require.Equal(t, 1000, res.Limit)
+	}
+}
+
+// TestOverrideLayers proves which of equal overrides of code and of a file decides, whichever was set last.
+func TestOverrideLayers(t *testing.T) {
+	l, _ := overridden(t)
+	rate := func(n int) ratelimit.Override {
+		return ratelimit.Override{Client: "alice", Effect: ratelimit.EffectRate, Rate: ratelimit.PerMinute(n)}
+	}
+	require.NoError(t, l.ReloadOverrides(rate(3)))
+	require.NoError(t, l.Override(t.Context(), rate(4)))
+	for range 2 {
+		require.Equal(t, 4, asked(t, l, "alice", "").Limit, "that of code")
+		require.NoError(t, l.ReloadOverrides(rate(3)))
+	}
+}
+
+// TestPardonErrors proves that a pardon stands alone, and that a store which cannot pardon changes nothing here.
+func TestPardonErrors(t *testing.T) {
+	l, _ := overridden(t)
+	err := l.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: "pardon"}, ratelimit.Override{Client: "bob", Effect: "block"})
+	require.ErrorContains(t, err, `overrides[1].effect is "block": must not be given together with a pardon, which is done at once`)
+	store := &emptied{}
+	s, err := ratelimit.NewMemoryStore()
+	require.NoError(t, err)
+	store.now.Store(s)
+	l, err = ratelimit.New([]ratelimit.Rule{{Name: "r", Endpoint: "/", Rate: ratelimit.PerDay(1),
+		Penalty: ratelimit.Penalty{After: 1, Within: time.Hour, For: time.Hour}}}, nil, ratelimit.WithStore(store), ratelimit.WithName("n"))
+	require.NoError(t, err)
+	err = l.Override(nil, ratelimit.Override{Client: "alice", Effect: "pardon"}) //nolint:staticcheck // a nil context is allowed
+	require.ErrorIs(t, err, ratelimit.ErrStore)
+	require.ErrorContains(t, err, "it has no method Pardon")
+}
+
+// TestOverridesReadOutOfOrder proves that an answer of the store which comes late neither undoes a newer one nor adds what was
+// lifted since.
+func TestOverridesReadOutOfOrder(t *testing.T) {
+	v := func(n uint64) override.Version { return override.Version{List: 7, Number: n} }
+	for _, c := range []struct {
+		now, from, to override.Version
+		whole, want   bool
+		why           string
+	}{
+		{v(1), v(1), v(3), false, true, "the changes since the copy's version"},
+		{v(2), v(1), v(3), false, true, "they have those that the copy has already"},
+		{v(4), v(1), v(3), false, false, "the copy is newer"},
+		{v(1), v(2), v(3), false, false, "the copy lacks what came before"},
+		{v(2), override.Version{}, v(3), true, true, "a whole newer list"},
+		{v(4), override.Version{}, v(3), true, false, "a whole older list"},
+		{v(4), override.Version{List: 6, Number: 9}, v(3), true, false, "an older list, read since one that is gone"},
+		{override.Version{List: 6, Number: 9}, override.Version{List: 6, Number: 9}, v(3), true, true, "another list"},
+		{override.Unknown, override.Unknown, v(3), true, true, "the first read after a failed one"},
+	} {
+		var b override.Board
+		require.True(t, b.SetVersion(override.Version{}, c.now, true))
+		require.Equal(t, c.want, b.SetVersion(c.from, c.to, c.whole), c.why)
+		require.Equal(t, map[bool]override.Version{true: c.to, false: c.now}[c.want], b.Version(), c.why)
+	}
 }
