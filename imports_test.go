@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 	"internal/sample":     {},
 	"internal/ratetext":   {},
 	"internal/ratefield":  {},
-	"internal/explained":  {"internal/confmap", "internal/override", "internal/ratetext"},
+	"internal/explained":  {"internal/confmap", "internal/ratetext"},
 	"internal/override":   {"internal/confmap", "internal/ratetext"},
 	"internal/penalty":    {"internal/keytable"},
 	"internal/ruleconfig": {"internal/confmap", "internal/keyspec", "internal/ratetext"},

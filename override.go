@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/ratelimit-go/ratelimit/internal/explained"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/override"
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
@@ -59,14 +60,14 @@ type OverrideStats struct {
 }
 
 // String returns o in words. The text may change.
-func (o Override) String() string { return o.out().String() }
+func (o Override) String() string { return (*explained.Override)(o.out()).String() }
 
 // out converts o, which may be nil, to the type of package override.
 func (o *Override) out() *override.Override {
 	if o == nil {
 		return nil
 	}
-	return &override.Override{Client: o.Client, IP: o.IP, Rules: o.Rules, Effect: override.Effect(o.Effect), Rate: ratetext.Rate(o.Rate),
+	return &override.Override{Client: o.Client, IP: o.IP, Rules: o.Rules, Effect: o.Effect, Rate: ratetext.Rate(o.Rate),
 		Until: o.Until, Note: o.Note}
 }
 
@@ -75,7 +76,7 @@ func overrideIn(o *override.Override) *Override {
 	if o == nil {
 		return nil
 	}
-	return &Override{o.Client, o.IP, o.Rules, string(o.Effect), Rate(o.Rate), o.Until, o.Note}
+	return &Override{o.Client, o.IP, o.Rules, o.Effect, Rate(o.Rate), o.Until, o.Note}
 }
 
 // overrideOf returns the Override of e, which may be nil.

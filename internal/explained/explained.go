@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
-	"github.com/ratelimit-go/ratelimit/internal/override"
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 )
 
@@ -25,7 +24,7 @@ type Explanation struct {
 	Recorded bool    `json:"recorded,omitempty"` // whether the request, known by its ID, was granted before
 	Result   Result  `json:"result"`             // the answer to the request
 
-	Override *override.Override `json:"override,omitempty"` // the block that denies the request, or nil
+	Override *Override `json:"override,omitempty"` // the block that denies the request, or nil
 
 	Rules []Rule `json:"rules,omitempty"` // the rules that apply
 }
@@ -121,7 +120,7 @@ type Rule struct {
 	Held       Held          `json:"held,omitzero"`       // what the key has in flight
 	Result     Result        `json:"result"`              // what the rule would answer alone
 
-	Override *override.Override `json:"override,omitempty"` // the override that decides for the rule, or nil
+	Override *Override `json:"override,omitempty"` // the override that decides for the rule, or nil
 
 	MaxIn int   `json:"maxIn"` // most units granted in an interval of length Rate.Per; -1 if not known
 	Err   error `json:"-"`     // why the store, the limiter or Resolve failed, or nil

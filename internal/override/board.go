@@ -102,7 +102,7 @@ func (b *Board) All(layers ...Layer) (all []Entry) {
 		if c := slices.Compare(x.Rules, y.Rules); c != 0 {
 			return c
 		}
-		return x.Effect.rank() - y.Effect.rank()
+		return rank(x.Effect) - rank(y.Effect)
 	})
 	return all
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // An Effect says what an override does.
-type Effect string
+type Effect = string
 
 // The effects. A set has only the first three of them. Lift removes overrides, and Pardon ends the blocks that rules
 // with a penalty have begun.
@@ -29,7 +29,7 @@ const (
 )
 
 // rank orders the effects of overrides that are equally specific: the one with the lowest rank decides.
-func (e Effect) rank() int { return slices.Index([]Effect{Block, Exempt, Rate}, e) }
+func rank(e Effect) int { return slices.Index([]Effect{Block, Exempt, Rate}, e) }
 
 // An Override has the fields of Override in the root package.
 type Override struct {
@@ -133,7 +133,7 @@ func compare(a, b Entry) int {
 		}
 		return 1
 	}
-	switch c := a.Effect.rank() - b.Effect.rank(); {
+	switch c := rank(a.Effect) - rank(b.Effect); {
 	case c != 0 || a.Until.Equal(b.Until):
 		return c
 	case a.Until.IsZero(): // of two blocks, that which lasts longer comes first
@@ -365,11 +365,11 @@ func (o *Override) Check(now time.Time) (field string, value any, reason string)
 		return "client", confmap.Describe(o.Client) + " and ip is " + confmap.Describe(o.IP), "must be set, or ip, and not both"
 	case len(o.Client) > maxClient:
 		return "client", strconv.Itoa(len(o.Client)) + " bytes", "must have at most 4096 bytes"
-	case o.Effect.rank() < 0 && o.Effect != Lift && o.Effect != Pardon:
-		return "effect", confmap.Describe(string(o.Effect)), `must be one of "block", "exempt", "rate", "pardon", or "" to lift`
+	case rank(o.Effect) < 0 && o.Effect != Lift && o.Effect != Pardon:
+		return "effect", confmap.Describe(o.Effect), `must be one of "block", "exempt", "rate", "pardon", or "" to lift`
 	case len(o.Note) > maxNote:
 		return "note", strconv.Itoa(len(o.Note)) + " bytes", "must have at most 256 bytes"
-	case o.Effect.rank() < 0 && !o.Until.IsZero():
+	case rank(o.Effect) < 0 && !o.Until.IsZero():
 		return "until", o.Until, short + `"block", "exempt" or "rate"`
 	case !o.Until.IsZero() && !now.Before(o.Until):
 		return "until", o.Until, "must be in the future: it is " + now.UTC().Format(time.RFC3339) + " now"

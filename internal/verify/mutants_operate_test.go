@@ -70,8 +70,8 @@ var operateMutants = []mutant{
 	},
 	{
 		name: "nodes inside a network are not found", file: "internal/override/table.go",
-		old: "for to < len(t.nodes) && request.Contains",
-		new: "for false && request.Contains",
+		old: "if from == to {",
+		new: "if from == to || true {",
 		by:  "^TestOverridePrecedence$", why: "a block of one of its addresses blocks it",
 	},
 	{
@@ -295,5 +295,29 @@ var operateMutants = []mutant{
 		old: "!c.Granted() && !c.NoStrike &&",
 		new: "!c.Granted() &&",
 		by:  "^TestStrikesInStore$", why: "to wait is no abuse",
+	},
+	{
+		name: "an older answer of the store is applied", file: "internal/override/board.go",
+		old: "now.List == to.List && now.Number <= to.Number &&",
+		new: "now.List == to.List &&",
+		by:  "^TestOverridesReadOutOfOrder$", why: "it would undo newer changes",
+	},
+	{
+		name: "changes are applied to a copy that lacks others", file: "internal/override/board.go",
+		old: "from.List == now.List && from.Number <= now.Number",
+		new: "from.List == now.List",
+		by:  "^TestOverridesReadOutOfOrder$", why: "those in between would be missed",
+	},
+	{
+		name: "a blocked request leaves its rates", file: "operate.go",
+		old: "clear(d.parts) // free",
+		new: "_ = d.parts // free",
+		by:  "^TestBlockedLeaveNothing$", why: "the next request has the same memory",
+	},
+	{
+		name: "an override of a file decides before one of code", file: "internal/override/board.go",
+		old: "{Code, Shared, File} { // of equal",
+		new: "{File, Shared, Code} { // of equal",
+		by:  "^TestOverrideLayers$", why: "the order does not depend on which was set last",
 	},
 }

@@ -1,4 +1,4 @@
-package override
+package explained
 
 import (
 	"encoding/json"
@@ -10,6 +10,17 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 )
 
+// An Override is an exception from the rules for a client or for addresses.
+type Override struct {
+	Client string        // whom it is for
+	IP     string        // whom it is for; one of the two is empty
+	Rules  []string      // the names of the rules that it is for; none: all rules
+	Effect string        // what it does, such as "block"
+	Rate   ratetext.Rate // for the effect "rate"
+	Until  time.Time     // when it ends; zero if it does not
+	Note   string        // a text for people
+}
+
 // String returns o in words, such as `block of client "alice" for rule "search" until 2026-12-01T00:00:00Z: "ticket 4711"`.
 func (o Override) String() string {
 	whom := "client " + confmap.Quote(o.Client)
@@ -18,11 +29,11 @@ func (o Override) String() string {
 	}
 	var b strings.Builder
 	switch o.Effect {
-	case Block, Pardon:
+	case "block", "pardon":
 		fmt.Fprintf(&b, "%s of %s", o.Effect, whom)
-	case Exempt:
+	case "exempt":
 		fmt.Fprintf(&b, "exemption of %s", whom)
-	case Rate:
+	case "rate":
 		fmt.Fprintf(&b, "rate %v of %s", o.Rate, whom)
 	default:
 		fmt.Fprintf(&b, "lifting of the overrides of %s", whom)
@@ -44,7 +55,7 @@ type document struct {
 	Client string    `json:"client,omitempty"`
 	IP     string    `json:"ip,omitempty"`
 	Rules  []string  `json:"rules,omitempty"`
-	Effect Effect    `json:"effect,omitempty"`
+	Effect string    `json:"effect,omitempty"`
 	Rate   string    `json:"rate,omitempty"`
 	Until  time.Time `json:"until,omitzero"`
 	Note   string    `json:"note,omitempty"`
