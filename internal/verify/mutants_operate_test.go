@@ -42,7 +42,7 @@ var operateMutants = []mutant{
 		name: "an exemption meets a network in part", file: "internal/override/override.go",
 		old: "e.Effect == Block && applies(e)",
 		new: "applies(e)",
-		by:  "^TestOverridePrecedence$", why: "only a block does",
+		by:  "^TestOverrideLongest$", why: "only a block does",
 	},
 	{
 		name: "bits beyond the prefix are accepted", file: "internal/override/override.go",

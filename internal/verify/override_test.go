@@ -503,6 +503,12 @@ func TestOverrideLongest(t *testing.T) {
 	}
 	require.NoError(t, l.Override(t.Context(), block("client", time.Hour), block("address", 2*time.Hour), block("all", time.Minute)))
 	require.Equal(t, 2*time.Hour, asked(t, l, "alice", "").RetryAfter)
+	require.NoError(t, l.Override(t.Context(),
+		ratelimit.Override{IP: "2001:db8::1", Effect: ratelimit.EffectBlock, Rules: []string{"client"}},
+		ratelimit.Override{IP: "2001:db8::1", Effect: ratelimit.EffectExempt, Rules: []string{"address"}}))
+	res, err := l.Check(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/x", IP: "2001:db8::/64"})
+	require.NoError(t, err)
+	require.Equal(t, 5, res.Limit, "an exemption of one address is not one of its network")
 	none, err := ratelimit.New([]ratelimit.Rule{{Name: "client", Endpoint: "/a", Rate: ratelimit.PerMinute(2)}}, nil)
 	require.NoError(t, err)
 	require.NoError(t, none.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectExempt}))
