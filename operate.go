@@ -218,13 +218,6 @@ func checkOverrideRate(check *ruleCheck, path string, o *override.Override, rule
 	}
 }
 
-// takes reports whether the override e, which has a rate, can be applied to the rule r.
-func (r *activeRule) takes(e *override.Entry) bool {
-	rate := Rate(e.Rate)
-	return r.Limiter == nil && r.key.Has(partOf(&e.Override)) && algorithms[r.Algorithm].validate(rate) == nil &&
-		algorithms[r.Algorithm].otherWindow(r.Rate, rate) == nil && r.Warmup.fits(rate) == nil
-}
-
 // meet reports whether there may be an Override for req, so that the general path must decide. It allocates nothing.
 func (o *overrides) meet(req *Request) bool {
 	o.read()
@@ -295,15 +288,6 @@ func (c *storeCaller) overrideError(ctx context.Context, err error) error {
 // now returns the overrides by which a decision is made that begins now, on a request whose context has this doubt.
 func (o *overrides) now(doubt *override.Doubt) override.At { return o.At(doubt, o.wall) }
 
-// ruledBy returns what an override says about the rule r, as activeRule.resolved does. ok is false if none decides.
-func ruledBy(u *override.Ruling, r *activeRule) (rate Rate, ok, exempt bool) {
-	e := u.Rule(r.Name, r.takes)
-	if e == nil || e.Effect == override.Rate {
-		return Rate(e.RateOf()), e != nil, false
-	}
-	return unlimitedRate, true, true
-}
-
 // denyBlocked denies d, because an override blocks the request, and returns the answer.
 func (l *RateLimiter) denyBlocked(ctx context.Context, d *decision) (res Result, err error) {
 	rest := d.ruled.Rest()
@@ -351,17 +335,6 @@ func (c *change) penalties(a, old *activeRule, carryOver bool) (commit func(now 
 	}
 }
 
-// whose returns whose the key of req in the rule r is, for pardons.
-func (r *activeRule) whose(req *Request) (w penalty.Whose) {
-	if r.key.Has(keyspec.User) {
-		w.Client = keytable.HashOf(req.Client)
-	}
-	if r.key.Has(keyspec.IP) {
-		w.IP = override.PrefixOf(req.IP)
-	}
-	return w
-}
-
 // penaltyRest returns how long a rule's Penalty still blocks the request of d, or 0.
 func penaltyRest(d *decision, t *engine.Timeline) (rest time.Duration) {
 	for i, r := range d.rules {
@@ -395,25 +368,6 @@ func denyPenalized(d *decision, parts []engine.Part, t *engine.Timeline) {
 func (o *origin) penalize(p *engine.Part, rest time.Duration) {
 	o.penalized = true
 	p.Left, p.RetryAfter, p.ResetAfter = 0, max(p.RetryAfter, rest), max(p.ResetAfter, rest)
-}
-
-// learnBlock notes a block that the store tells of in res, its answer for the rule with the index i, so that FailLocal obeys it,
-// too.
-func learnBlock(d *decision, i int, res *Result) {
-	r, p := d.rules[i], &d.parts[i]
-	d.origins[i].penalized = res.Reason == ReasonPenalty
-	if r.penal == nil || !d.order.Mode.Charges() {
-		return
-	}
-	switch known := r.penal.Rest(p.Hash, d.Now) > 0; {
-	case d.origins[i].penalized:
-		most := max(r.Penalty.For, r.Penalty.Most) // RetryAfter may be longer, because the rule's own wait is
-		if r.penal.Block(p.Hash, r.whose(&d.request), d.Now.Add(min(res.RetryAfter, most)), d.Now); !known {
-			r.totals.add(numPenalized, 1)
-		}
-	case known:
-		r.penal.Forget(p.Hash)
-	}
 }
 
 // strike counts the denials of d as strikes, and makes those that begin a block last as long as the block.

@@ -395,6 +395,25 @@ func (c *storeCaller) setResults(d *decision, results []Result) {
 	d.Late = d.Late && d.Passes
 }
 
+// learnBlock notes a block that the store tells of in res, its answer for the rule with the index i, so that FailLocal obeys it,
+// too.
+func learnBlock(d *decision, i int, res *Result) {
+	r, p := d.rules[i], &d.parts[i]
+	d.origins[i].penalized = res.Reason == ReasonPenalty
+	if r.penal == nil || !d.order.Mode.Charges() {
+		return
+	}
+	switch known := r.penal.Rest(p.Hash, d.Now) > 0; {
+	case d.origins[i].penalized:
+		most := max(r.Penalty.For, r.Penalty.Most) // RetryAfter may be longer, because the rule's own wait is
+		if r.penal.Block(p.Hash, r.whose(&d.request), d.Now.Add(min(res.RetryAfter, most)), d.Now); !known {
+			r.totals.add(numPenalized, 1)
+		}
+	case known:
+		r.penal.Forget(p.Hash)
+	}
+}
+
 // remember tells the keys for FailLocal how many units a key has left in the store, divided by the replicas.
 func (r *activeRule) remember(p *engine.Part) {
 	remote, want := r.remote, p.Want

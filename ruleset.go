@@ -8,8 +8,10 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 	"github.com/ratelimit-go/ratelimit/internal/match"
+	"github.com/ratelimit-go/ratelimit/internal/override"
 	"github.com/ratelimit-go/ratelimit/internal/penalty"
 )
 
@@ -72,6 +74,33 @@ func (r *activeRule) resolved(req *Request, earlier map[string]Rate) (rate Rate,
 		return rate, true, rate == unlimitedRate
 	}
 	return rate, false, r.exempts && r.Tiers[req.Tier] == unlimitedRate
+}
+
+// ruledBy returns what an override says about the rule r, as activeRule.resolved does. ok is false if none decides.
+func ruledBy(u *override.Ruling, r *activeRule) (rate Rate, ok, exempt bool) {
+	e := u.Rule(r.Name, r.takes)
+	if e == nil || e.Effect == override.Rate {
+		return Rate(e.RateOf()), e != nil, false
+	}
+	return unlimitedRate, true, true
+}
+
+// takes reports whether the override e, which has a rate, can be applied to the rule r.
+func (r *activeRule) takes(e *override.Entry) bool {
+	rate := Rate(e.Rate)
+	return r.Limiter == nil && r.key.Has(partOf(&e.Override)) && algorithms[r.Algorithm].validate(rate) == nil &&
+		algorithms[r.Algorithm].otherWindow(r.Rate, rate) == nil && r.Warmup.fits(rate) == nil
+}
+
+// whose returns whose the key of req in the rule r is, for pardons.
+func (r *activeRule) whose(req *Request) (w penalty.Whose) {
+	if r.key.Has(keyspec.User) {
+		w.Client = keytable.HashOf(req.Client)
+	}
+	if r.key.Has(keyspec.IP) {
+		w.IP = override.PrefixOf(req.IP)
+	}
+	return w
 }
 
 // If the rule r has Tiers, but none with the name tier, countTier counts a request of this tier. used says whether the

@@ -135,7 +135,7 @@ var operateMutants = []mutant{
 		by:  "^TestSharedOverrides$", why: "others obey within a second",
 	},
 	{
-		name: "a rate for what all share", file: "operate.go",
+		name: "a rate for what all share", file: "ruleset.go",
 		old: "r.Limiter == nil && r.key.Has(partOf(&e.Override)) &&",
 		new: "r.Limiter == nil &&",
 		by:  "^TestOverrideRates$", why: "others would get it, too",
