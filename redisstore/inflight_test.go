@@ -130,6 +130,7 @@ func TestHeldBadAsks(t *testing.T) {
 // requests, with ends, extensions, other limits, looks and a clock that steps back, on a server and on a cluster. Each
 // answer is that of a MemoryStore.
 func TestHeldAsMemory(t *testing.T) {
+	t.Parallel()
 	n := 2000
 	if testing.Short() || raceEnabled {
 		n = 60
@@ -422,6 +423,7 @@ func TestHeldByKilledProcess(t *testing.T) {
 // TestHeldUnitsAreConserved draws requests of three units that run for a while, in memory, in a MemoryStore, on a server
 // and on a cluster: what is denied has charged nothing, what is settled is what was used, and in the end nothing is held.
 func TestHeldUnitsAreConserved(t *testing.T) {
+	t.Parallel()
 	steps := 20_000
 	if testing.Short() || raceEnabled {
 		steps = 1000

@@ -288,6 +288,7 @@ func (r *penalRun) count(asks []ratelimit.Ask, results []ratelimit.Result, repla
 // TestPenaltySchedules plays random schedules, and requires that each answer of Redis and of a MemoryStore is that of the
 // model.
 func TestPenaltySchedules(t *testing.T) {
+	t.Parallel()
 	onServers(t, func(t *testing.T, connect func() redis.UniversalClient) {
 		client, seen := connect(), make(map[string]int)
 		const steps = 40

@@ -18,6 +18,7 @@ import (
 // the keys are in several slots. It compares with a model: what is denied has charged nothing, and what is settled is
 // what was used. In the end, a MemoryStore that has seen the same requests has the same units left.
 func TestUnitsAreConserved(t *testing.T) {
+	t.Parallel()
 	steps := 20_000
 	if testing.Short() {
 		steps = 1000
