@@ -1,9 +1,9 @@
 package ratelimit
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -19,7 +19,22 @@ import (
 // overrides are the Overrides of a limiter.
 type overrides struct {
 	override.Board
-	limiter *RateLimiter // nil for the zero RateLimiter
+	limiter *RateLimiter   // nil for the zero RateLimiter
+	shared  StoreOverrider // has the list that processes share; nil if the Overrides are those of this process
+}
+
+// shareOverrides prepares l to keep its Overrides in the store, if it has the option WithOverrides. It returns an error if
+// the store cannot keep them.
+func (l *RateLimiter) shareOverrides() error {
+	if !l.settings.overrides || l.settings.single {
+		return nil
+	}
+	var ok bool
+	if l.overrides.shared, ok = l.settings.store.(StoreOverrider); !ok {
+		reason := "must have the methods SetOverrides and OverridesSince: WithOverrides keeps overrides in it"
+		return &ConfigError{"store", fmt.Sprintf("%T", l.settings.store), reason}
+	}
+	return nil
 }
 
 // Override sets each Override in o, or lifts others if its Effect is empty: all of them, or none if there is an error. It
@@ -43,11 +58,14 @@ func (l *RateLimiter) Override(ctx context.Context, o ...Override) error {
 	switch {
 	case len(o) > 0 && o[0].Effect == EffectPardon:
 		return l.overrides.pardon(ctx, o)
-	case !l.settings.overrides || len(o) == 0:
+	case l.overrides.shared == nil || len(o) == 0:
 		return l.overrides.change(override.Code, entriesOf(o), false, nil)
 	}
-	if err := l.settings.store.(StoreOverrider).SetOverrides(ctx, l.settings.name, o); err != nil {
-		return l.remote.overrideError(ctx, err)
+	switch err := l.overrides.shared.SetOverrides(ctx, l.settings.name, o); {
+	case errors.Is(err, ErrInvalidConfig): // the list would be too long
+		return err
+	case err != nil:
+		return callError(ctx, err)
 	}
 	return l.overrides.readSet(ctx, o)
 }
@@ -68,7 +86,7 @@ func (l *RateLimiter) ReloadOverrides(o ...Override) error {
 // Overrides returns all Overrides that have not ended, also those of other processes and of files, in the order of the
 // clients and then the addresses. IPv4 addresses in IPv6 are written as IPv4. The error is that of the [Store].
 func (l *RateLimiter) Overrides(ctx context.Context) ([]Override, error) {
-	if l.settings.overrides {
+	if l.overrides.shared != nil {
 		if err := l.overrides.readNow(orBackground(ctx)); err != nil {
 			return nil, err
 		}
@@ -231,7 +249,7 @@ func (o *overrides) meet(req *Request) bool {
 
 // read reads the list in the store, beside the caller, if there is one that was last read more than a second ago.
 func (o *overrides) read() {
-	if o.limiter == nil || !o.limiter.settings.overrides || o.limiter.settings.single {
+	if o.shared == nil {
 		return
 	}
 	if o.BeginRead(int64(o.limiter.time.Now())) {
@@ -262,9 +280,9 @@ func (o *overrides) readOnce(ctx context.Context) error {
 	l.changing.Lock()
 	version := o.Version()
 	l.changing.Unlock()
-	c, err := l.settings.store.(StoreOverrider).OverridesSince(ctx, l.settings.name, OverrideVersion(version))
+	c, err := o.shared.OverridesSince(ctx, l.settings.name, OverrideVersion(version))
 	if err != nil {
-		return l.remote.overrideError(ctx, err)
+		return callError(ctx, err)
 	}
 	o.SetClock(c.Now, o.wall())
 	if c.Version == OverrideVersion(version) {
@@ -277,14 +295,6 @@ func (o *overrides) readOnce(ctx context.Context) error {
 	return o.change(override.Shared, append(changes, entriesOf(c.Set)...), c.Whole, &[2]override.Version{version, override.Version(c.Version)})
 }
 
-// overrideError returns err, an error of the store, as an error that matches ErrStore, ErrInvalidConfig or that of ctx.
-func (c *storeCaller) overrideError(ctx context.Context, err error) error {
-	if ctx.Err() != nil || errors.Is(err, ErrInvalidConfig) {
-		return cmp.Or(ctx.Err(), err)
-	}
-	return storeError(err)
-}
-
 // now returns the overrides by which a decision is made that begins now, on a request whose context has this doubt.
 func (o *overrides) now(doubt *override.Doubt) override.At { return o.At(doubt, o.wall) }
 
@@ -292,10 +302,8 @@ func (o *overrides) now(doubt *override.Doubt) override.At { return o.At(doubt, 
 func (l *RateLimiter) denyBlocked(ctx context.Context, d *decision) (res Result, err error) {
 	rest := d.ruled.Rest()
 	res = Result{RetryAfter: rest, ResetAfter: rest, Reason: ReasonOverride}
-	clear(d.parts) // free clears only the elements that remain
-	clear(d.origins)
 	clear(d.exempt)
-	d.rules, d.parts, d.origins, d.exempt, d.Now = nil, d.parts[:0], d.origins[:0], d.exempt[:0], l.time.Now()
+	d.rules, d.exempt, d.Now = nil, d.exempt[:0], l.time.Now() // d.parts stays as it is, so that free clears it
 	if !d.decided() {
 		return res, nil
 	}
@@ -425,7 +433,7 @@ func (o *overrides) pardon(ctx context.Context, all []Override) error {
 			return storeError(errors.New("it has no method Pardon"))
 		}
 		if err := store.Pardon(ctx, asks); err != nil {
-			return l.remote.overrideError(ctx, err)
+			return callError(ctx, err)
 		}
 	}
 	for _, pardon := range here {

@@ -121,15 +121,6 @@ func WithFactory(f *Factory) Option {
 // If the Store cannot be reached, the last copy of the list holds. The option has no effect outside a [RateLimiter].
 func WithOverrides() Option { return func(s *settings) { s.overrides = true } }
 
-// sharesOverrides returns an error if the overrides are to be in the store, and there is none that can keep them.
-func (s *settings) sharesOverrides() error {
-	if _, ok := s.store.(StoreOverrider); ok || !s.overrides || s.single {
-		return nil
-	}
-	reason := "must have the methods SetOverrides and OverridesSince: WithOverrides keeps overrides in it"
-	return &ConfigError{"store", fmt.Sprintf("%T", s.store), reason}
-}
-
 // named returns an error if the limiter has a store but no name, and nil otherwise.
 func (s *settings) named() error {
 	if s.store != nil && s.name == "" {

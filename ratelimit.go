@@ -89,7 +89,7 @@ func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*
 	l.remote = newStoreCaller(&l.settings, &l.time)
 	l.waiters.Init(&l.time, set.maxWaiters, &l.retries, l.rematch)
 	if err == nil {
-		err = errors.Join(set.named(), l.setRequestIDs(), set.sharesOverrides())
+		err = errors.Join(set.named(), l.setRequestIDs(), l.shareOverrides())
 	}
 	if err != nil {
 		return nil, errors.Join(err, checkRules(newRuleCheck(&set), rules, defaultRule))

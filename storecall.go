@@ -145,10 +145,16 @@ func (c *storeCaller) reset(ctx context.Context, asks []Ask) (notReset error) {
 		}
 		return err
 	})
-	switch {
-	case err == nil:
+	if err == nil {
 		return notReset
-	case ctx.Err() != nil:
+	}
+	return callError(ctx, err)
+}
+
+// callError returns the error of ctx if ctx has ended; otherwise err, the error of a call of the store, so that it matches
+// ErrStore.
+func callError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return storeError(err)

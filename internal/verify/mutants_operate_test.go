@@ -310,8 +310,8 @@ var operateMutants = []mutant{
 	},
 	{
 		name: "a blocked request leaves its rates", file: "operate.go",
-		old: "clear(d.parts) // free",
-		new: "_ = d.parts // free",
+		old: "d.rules, d.exempt, d.Now = nil, d.exempt[:0], l.time.Now()",
+		new: "d.rules, d.parts, d.exempt, d.Now = nil, d.parts[:0], d.exempt[:0], l.time.Now()",
 		by:  "^TestBlockedLeaveNothing$", why: "the next request has the same memory",
 	},
 	{
