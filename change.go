@@ -347,10 +347,7 @@ func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule,
 	case r.Rate != old.Rate:
 		noSetRate = c.tell(old, r.Rate)
 	}
-	a := &activeRule{Rule: r, isDefault: isDefault, resultName: r.Name, key: keyMaker{keyspec.MakerOf(string(r.Key))}}
-	if l.settings.single {
-		a.resultName = ""
-	}
+	a := &activeRule{Rule: r, isDefault: isDefault, unnamed: l.settings.single, key: keyMaker{keyspec.MakerOf(string(r.Key))}}
 	carriesKeys := old != nil && r.keepsKeys(&old.Rule) && (old.Limiter == nil) == (r.Limiter == nil) &&
 		(old.Warmup == Warmup{}) == (r.Warmup == Warmup{})
 	if carriesKeys {

@@ -35,7 +35,7 @@ func combine(rules []*activeRule, parts []engine.Part, passes bool, req *Request
 		binding, left = combineUnits(rules, parts, passes, req.Costs, binding)
 	}
 	fill(res, &parts[binding].Verdict)
-	res.Allowed, res.Remaining, res.Rule, res.Advised = passes, int(int64(left)), rules[binding].resultName, advised
+	res.Allowed, res.Remaining, res.Rule, res.Advised = passes, int(int64(left)), rules[binding].resultName(), advised
 	if passes {
 		res.Delay = delay
 	}

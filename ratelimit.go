@@ -385,7 +385,7 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 			r.countTier(req.Tier, true)
 		}
 		fill(res, &v)
-		res.Rule, res.Degraded = r.resultName, err != nil
+		res.Rule, res.Degraded = r.resultName(), err != nil
 		if l.settings.observer != nil {
 			by := byMemory
 			if err != nil {

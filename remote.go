@@ -114,7 +114,7 @@ func (c *storeCaller) shortcut(r *activeRule, req *Request, n int64, res *Result
 		return noShortcut, 0, nil
 	}
 	r.totals.countDecision(ModeEnforce, false)
-	*res, res.Rule = known, r.resultName
+	*res, res.Rule = known, r.resultName()
 	return knownDenied, 0, nil
 }
 

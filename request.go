@@ -143,7 +143,7 @@ func KeyOf(parts ...KeyType) KeyType {
 func KeyAttr(name string) KeyType { return KeyType(keyspec.AttrText(name)) }
 
 // A keyMaker makes the keys of a rule from requests.
-type keyMaker struct{ keyspec.Maker }
+type keyMaker struct{ *keyspec.Maker }
 
 // hash returns the hash of the key of req, by which this process finds the state of the key.
 func (k *keyMaker) hash(req *Request) keytable.Hash { return k.Hash((*keyspec.Request)(req)) }

@@ -147,7 +147,7 @@ func (r *Reservation) takeOne(rule *activeRule, req *Request, term time.Duration
 	if queued {
 		return false
 	}
-	r.result.Delay, r.result.Rule = delay, rule.resultName
+	r.result.Delay, r.result.Rule = delay, rule.resultName()
 	fill(&r.result, &v)
 	if v.Granted() {
 		r.one[0] = localCharge{rule, hash, receipt, n, req.Tier, nil}

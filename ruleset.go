@@ -20,17 +20,25 @@ import (
 type activeRule struct {
 	Rule // with its defaults filled in
 
-	isDefault  bool
-	exempts    bool           // whether one of the Tiers is Unlimited
-	index      int32          // place in the order of the rules; math.MaxInt32 for the default rule
-	resultName string         // the value of Result.Rule: the rule's name, or empty for a limiter outside a RateLimiter
-	serial     uint64         // orders the locking of keys; a rule made later has a higher serial
-	key        keyMaker       // makes the keys that Rule.Key describes
-	keys       engine.Keys    // the rule's state in this process; nil if it has a Limiter or a store
-	remote     *remoteRule    // nil without a store
-	local      engine.Keys    // without a store, the same as the field keys; with a store, the keys for FailLocal, or nil
-	penal      *penalty.Table // strikes and blocks by the Penalty, in this process; nil without a Penalty
-	totals     *totals
+	isDefault bool
+	unnamed   bool           // whether Results have no name: the limiter is outside a RateLimiter
+	exempts   bool           // whether one of the Tiers is Unlimited
+	index     int32          // place in the order of the rules; math.MaxInt32 for the default rule
+	serial    uint64         // orders the locking of keys; a rule made later has a higher serial
+	key       keyMaker       // makes the keys that Rule.Key describes
+	keys      engine.Keys    // the rule's state in this process; nil if it has a Limiter or a store
+	remote    *remoteRule    // nil without a store
+	local     engine.Keys    // without a store, the same as the field keys; with a store, the keys for FailLocal, or nil
+	penal     *penalty.Table // strikes and blocks by the Penalty, in this process; nil without a Penalty
+	totals    *totals
+}
+
+// resultName returns the value of Result.Rule.
+func (r *activeRule) resultName() string {
+	if r.unnamed {
+		return ""
+	}
+	return r.Name
 }
 
 // enforces reports whether the rule r denies requests.

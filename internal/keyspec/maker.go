@@ -47,22 +47,22 @@ const (
 
 // The map common holds the Makers of the common key types, by the text of the key type. All rules share
 // these Makers.
-var common = func() map[string]Maker {
-	makers := make(map[string]Maker)
+var common = func() map[string]*Maker {
+	makers := make(map[string]*Maker)
 	for f, text := range []string{"user", "endpoint", userEndpoint, "ip", "global"} {
 		parts, _ := Parse(text)
-		makers[text] = Maker{form(f), parts}
+		makers[text] = &Maker{form(f), parts}
 	}
 	return makers
 }()
 
 // MakerOf returns the Maker for the key type in text, which must be valid.
-func MakerOf(text string) Maker {
+func MakerOf(text string) *Maker {
 	if maker, ok := common[text]; ok {
 		return maker
 	}
 	parts, _ := Parse(text)
-	return Maker{anyParts, parts}
+	return &Maker{anyParts, parts}
 }
 
 // Has reports whether a part of this kind is in each key.
