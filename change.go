@@ -105,22 +105,22 @@ func (l *RateLimiter) Replace(rules []Rule, defaultRule *Rule) error {
 	return l.edit(func(c *change) error { return c.replace(rules, defaultRule) })
 }
 
-// A change is one call of a method that changes the rules, such as AddRule. The method try plans and makes the change
-// while it holds the lock RateLimiter.changing. User code runs without that lock (see package hooks), so the rules may
-// change meanwhile: after each call of user code, try plans the change again.
+// A change is one call of a method that changes the rules, such as AddRule. The change is planned and made
+// under the lock RateLimiter.changing. User code runs without that lock (see package hooks), so the rules may change
+// meanwhile: after each call of user code, the change is planned again.
 type change struct {
 	l     *RateLimiter
 	calls hooks.Calls
 	built []*hooks.Built // custom limiters from BuildFuncs; the method end closes those that no rule uses
 
-	// The fields below are the plan, which says what to change. Each call of try starts a new plan.
+	// The fields below are the plan, which says what to change. Each try starts a new plan.
 	set, next *ruleSet                        // the rules before and after the change
 	out, in   []*activeRule                   // the rules that the change removes, and the rules that it adds
 	commits   []func(now instant)             // each gives the keys of one rule their new rate; called by commit
 	rates     hooks.Teller[*activeRule, Rate] // calls SetRate of custom limiters
 }
 
-// maxTries is how often edit calls try. Only a custom limiter whose SetRate changes the rules can need so many calls.
+// maxTries is how often edit plans a change. Only a custom limiter whose SetRate changes the rules can need so many calls.
 const maxTries = 100
 
 // edit makes one change of the rules, or returns an error. The function plan says what to change; it calls no user code.
@@ -131,42 +131,22 @@ func (l *RateLimiter) edit(plan func(c *change) error) error {
 	l.time.Renew()
 	c := &change{l: l}
 	defer c.end()
-	for range maxTries {
-		if done, err := c.try(plan); done {
-			return err
-		}
-		c.calls.Run()
+	begin := func() error {
+		c.rates.Begin()
+		c.set, c.out, c.in, c.commits = l.set.Load(), nil, nil, nil
+		return plan(c)
+	}
+	required := func() error { return l.settings.requires(c.next) }
+	setRates := func() error { return c.rates.Ask(&c.calls, rateRefused) }
+	if done, err := c.calls.Change(&l.changing, maxTries, begin, required, setRates, c.commit); done {
+		return err
 	}
 	return &ConfigError{"rules", "changed " + strconv.Itoa(maxTries) + " times", "must not be changed by each SetRate that the change calls"}
 }
 
-// try plans the change c and, if all is well, makes it. If done is false, edit must call user code and then try again.
-func (c *change) try(plan func(c *change) error) (done bool, err error) {
-	l := c.l
-	l.changing.Lock()
-	defer l.changing.Unlock()
-	c.calls.Begin()
-	c.rates.Begin()
-	c.set, c.out, c.in, c.commits = l.set.Load(), nil, nil, nil
-	err = plan(c)
-	if c.calls.Missing() {
-		return false, nil
-	}
-	if err != nil {
-		return true, err
-	}
-	if err := l.settings.requires(c.next); err != nil {
-		return true, err
-	}
-	if err := c.rates.Ask(&c.calls); err != nil || c.calls.Missing() {
-		return !c.calls.Missing(), err
-	}
-	c.commit()
-	return true, nil
-}
-
-// commit makes c.next the rules of the limiter. No other function changes the rules. The caller holds l.changing.
-func (c *change) commit() {
+// commit makes c.next the rules of the limiter, and returns nil. No other function changes the rules. The caller holds
+// RateLimiter.changing.
+func (c *change) commit() error {
 	l := c.l
 	l.waiters.ChangeRules(func(now instant) {
 		for _, commit := range c.commits {
@@ -184,6 +164,7 @@ func (c *change) commit() {
 		built.Use(-1)
 		c.built = append(c.built, built)
 	}
+	return nil
 }
 
 // swap plans an exchange of rules: out is the old rule that is removed, and in is the new rule that takes its place. If
@@ -309,13 +290,20 @@ func (c *change) carryOver(r Rule, isDefault bool) (Rule, error) {
 
 // tell adds a call of SetRate to the plan: the custom Limiter of the rule old gets the rate r.
 func (c *change) tell(old *activeRule, r Rate) error {
-	limiter, ok := old.Limiter.(interface{ SetRate(r Rate) error })
-	if !ok {
-		field := "rules[" + strconv.Quote(old.Name) + "].limiter"
-		return &ConfigError{field, fmt.Sprintf("%T", old.Limiter), "must have a method SetRate(Rate) error: the rule gets another rate"}
+	if c.rates.Plan(old.Name, old, old.Limiter, old.Rate, r) {
+		return nil
 	}
-	c.rates.Plan(old.Name, old, ratedRule{old, limiter}, r)
-	return nil
+	field := "rules[" + strconv.Quote(old.Name) + "].limiter"
+	return &ConfigError{field, fmt.Sprintf("%T", old.Limiter), "must have a method SetRate(Rate) error: the rule gets another rate"}
+}
+
+// rateRefused returns the error for a new rate of the rule with this name, of whose custom Limiter SetRate has returned err.
+func rateRefused(name string, err error) error {
+	err = errors.Join(atPath("rules["+strconv.Quote(name)+"].rate", err)...)
+	if err != nil && !errors.Is(err, ErrInvalidConfig) {
+		err = fmt.Errorf("%w: %w", ErrInvalidConfig, err)
+	}
+	return err
 }
 
 // end cleans up after the change c, whether or not it was made. A Limiter that got a new rate gets the old rate back if
@@ -375,27 +363,4 @@ func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule,
 		}
 	}
 	return a, errors.Join(append(atPath("rules["+strconv.Quote(r.Name)+"].rate", err), noSetRate)...)
-}
-
-// A ratedRule is a rule whose custom Limiter has a method SetRate.
-type ratedRule struct {
-	*activeRule
-	limiter interface{ SetRate(r Rate) error }
-}
-
-// Rate returns the Limiter's own rate if it has a method Rate; otherwise it returns the rate of the rule.
-func (r ratedRule) Rate() Rate {
-	if has, ok := r.Limiter.(interface{ Rate() Rate }); ok {
-		return has.Rate()
-	}
-	return r.activeRule.Rate
-}
-
-// SetRate calls SetRate of the Limiter. Its error has the path of the rule's rate and matches ErrInvalidConfig.
-func (r ratedRule) SetRate(rate Rate) error {
-	err := errors.Join(atPath("rules["+strconv.Quote(r.Name)+"].rate", r.limiter.SetRate(rate))...)
-	if err != nil && !errors.Is(err, ErrInvalidConfig) {
-		err = fmt.Errorf("%w: %w", ErrInvalidConfig, err)
-	}
-	return err
 }

@@ -89,8 +89,8 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "a limiter is not told its rate", file: "change.go",
-		old: "c.rates.Plan(old.Name, old, ratedRule{old, limiter}, r)",
-		new: "_ = limiter",
+		old: "if c.rates.Plan(old.Name, old, old.Limiter, old.Rate, r) {",
+		new: "if true {",
 		by:  "^TestHooksOfChanges$", why: "it goes on with the rate before",
 	},
 	{
@@ -107,8 +107,8 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "a required rule is dropped", file: "change.go",
-		old: "if err := l.settings.requires(c.next); err != nil {",
-		new: "if err := l.settings.requires(c.set); err != nil {",
+		old: "return l.settings.requires(c.next)",
+		new: "return l.settings.requires(c.set)",
 		by:  "^TestHooksOfChanges$", why: "code names it",
 	},
 	{
@@ -130,9 +130,15 @@ var apiMutants = []mutant{
 		by:  "^TestHooksOfChanges$", why: "rules decide by it",
 	},
 	{
-		name: "hooks are called under the lock", file: "change.go",
-		old: "if c.calls.Missing() {\n\t\treturn false, nil",
-		new: "if c.calls.Missing() {\n\t\tc.calls.Run()\n\t\treturn false, nil",
+		name: "hooks are called under the lock", file: "internal/hooks/hooks.go",
+		old: "if c.Missing() {\n\t\t\treturn false, nil",
+		new: "if c.Missing() {\n\t\t\tc.run()\n\t\t\treturn false, nil",
 		by:  "^TestHooksInsideHooks$", why: "a hook that changes the rules waits for itself", timeout: "10s",
+	},
+	{
+		name: "the rate of a rule is not set again in its limiter", file: "internal/hooks/teller.go",
+		old: "limiter: l, before: before}",
+		new: "limiter: l}",
+		by:  "^TestHooksOfChanges$", why: "the limiter has no method Rate, so only the rule knows it",
 	},
 }
