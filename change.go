@@ -15,14 +15,16 @@ import (
 // AddRule adds the rule r after all rules of the limiter. If r is invalid, or if the limiter already has a rule with
 // the same name, AddRule changes nothing and returns an error that matches [ErrInvalidConfig].
 func (l *RateLimiter) AddRule(r Rule) error {
-	return l.edit(func(c *change) error { return c.put("rules["+strconv.Itoa(c.set.rules.NumNamed())+"]", nil, r, false) })
+	return l.edit(func(c *change) error {
+		return c.put(nil, given("rules["+strconv.Itoa(c.set.rules.NumNamed())+"]", r, false))
+	})
 }
 
 // SetRule puts the rule r in the place of the rule with the same name or, if there is none, adds r after all rules. As with
 // [RateLimiter.Replace], the keys of the rule keep what they have used if Algorithm and Key stay the same. r may have the
 // name of the default rule. If r is invalid, SetRule changes nothing, and the error matches [ErrInvalidConfig].
 func (l *RateLimiter) SetRule(r Rule) error {
-	return l.edit(func(c *change) error { return c.setRule("rule", r) })
+	return l.edit(func(c *change) error { return c.setRule(given("rule", r, false)) })
 }
 
 // SetConfig reads a rule from config, as [DecodeRules] does, and sets it as [RateLimiter.SetRule] does. The rule keeps
@@ -37,11 +39,11 @@ func (l *RateLimiter) SetConfig(config map[string]any) error {
 	}
 	return l.edit(func(c *change) error {
 		c.built = []*hooks.Built{r.custom}
-		r, err := c.carryOver(r, false)
-		if err != nil {
+		r := given("config", r, false)
+		if err := c.carryOver(r); err != nil {
 			return err
 		}
-		return c.setRule("config", r)
+		return c.setRule(r)
 	})
 }
 
@@ -66,7 +68,7 @@ func (l *RateLimiter) RemoveRule(name string) error {
 // default rule has the same name, its keys keep what they have used, see [RateLimiter.Replace]. If r is invalid,
 // SetDefaultRule changes nothing and returns an error that matches [ErrInvalidConfig].
 func (l *RateLimiter) SetDefaultRule(r Rule) error {
-	return l.edit(func(c *change) error { return c.put("defaultRule", c.set.rules.Default(), r, true) })
+	return l.edit(func(c *change) error { return c.put(c.set.rules.Default(), given("defaultRule", r, true)) })
 }
 
 // UpdateRate changes [Rule.Rate] of the rule with this name to r. The change takes effect for all keys of the rule at
@@ -91,7 +93,7 @@ func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
 				return err
 			}
 		}
-		return c.put("rules["+strconv.Quote(rule)+"]", old, updated, old.isDefault)
+		return c.put(old, given("rules["+strconv.Quote(rule)+"]", updated, old.isDefault))
 	})
 }
 
@@ -102,7 +104,7 @@ func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
 // Rate takes effect as by [RateLimiter.UpdateRate]. This also holds for a rule with a custom [Limiter] if the old rule
 // had the same Limiter. The keys of all other rules start as if they had never been used.
 func (l *RateLimiter) Replace(rules []Rule, defaultRule *Rule) error {
-	return l.edit(func(c *change) error { return c.replace(rules, defaultRule) })
+	return l.edit(func(c *change) error { return c.replace(allGiven(rules, defaultRule)) })
 }
 
 // A change is one call of a method that changes the rules, such as AddRule. The change is planned and made
@@ -116,7 +118,7 @@ type change struct {
 	// The fields below are the plan, which says what to change. Each try starts a new plan.
 	set, next *ruleSet                        // the rules before and after the change
 	out, in   []*activeRule                   // the rules that the change removes, and the rules that it adds
-	commits   []func(now instant)             // each gives the keys of one rule their new rate; called by commit
+	commits   []func(now instant)             // each gives the keys of one rule their new rate, or is nil; called by commit
 	rates     hooks.Teller[*activeRule, Rate] // calls SetRate of custom limiters
 }
 
@@ -150,7 +152,9 @@ func (c *change) commit() error {
 	l := c.l
 	l.waiters.ChangeRules(func(now instant) {
 		for _, commit := range c.commits {
-			commit(now)
+			if commit != nil {
+				commit(now)
+			}
 		}
 		l.set.Store(c.next)
 	}, l.meetsOthers)
@@ -180,48 +184,43 @@ func (c *change) swap(out, in *activeRule) {
 }
 
 // put plans that the new rule r takes the place of the current rule old, or comes after all rules if old is nil. It returns
-// all mistakes in r; path is the name of r in these errors. It compares r only with rules that it may conflict with.
-func (c *change) put(path string, old *activeRule, r Rule, isDefault bool) error {
-	check, named := c.newCheck(), c.set.named(r.completed(isDefault).Name)
+// all mistakes in r. It compares r only with rules that it may conflict with.
+func (c *change) put(old *activeRule, r *givenRule) error {
+	check, named := c.newCheck(), c.set.named(r.Name)
 	if named != nil && named != old {
 		check.names[named.Name] = c.pathOf(named)
 	}
 	check.revocable = r.Limiter != nil || c.set.custom > 0
 	if r.Limiter != nil {
-		c.addOthers(check, &r, isDefault, old, named)
+		c.addOthers(check, r, old, named)
 	}
-	if old == nil && !isDefault && c.set.rules.NumNamed() >= maxRules {
+	if old == nil && !r.isDefault && c.set.rules.NumNamed() >= maxRules {
 		return errTooManyRules(maxRules + 1)
 	}
-	if check.add(path, r, isDefault); len(check.problems) > 0 {
+	if check.add(r); len(check.problems) > 0 {
 		return errors.Join(check.problems...)
 	}
-	a, err := c.activate(r, isDefault, named)
+	a, err := c.activate(r, named)
 	c.swap(old, a)
 	return err
 }
 
-// setRule plans that r takes the place of the rule with its name, or comes after all rules. path is its name in errors.
-func (c *change) setRule(path string, r Rule) error {
-	old := c.set.named(r.completed(false).Name)
-	return c.put(path, old, r, old != nil && old.isDefault)
+// setRule plans that r takes the place of the rule with its name, or comes after all rules.
+func (c *change) setRule(r *givenRule) error {
+	old := c.set.named(r.Name)
+	r.isDefault = old != nil && old.isDefault
+	return c.put(old, r)
 }
 
-// replace plans that the given rules take the place of all current rules.
-func (c *change) replace(rules []Rule, defaultRule *Rule) error {
-	if err := checkRules(c.newCheck(), rules, defaultRule); err != nil || c.calls.Missing() {
+// replace plans that the rules in all take the place of all current rules.
+func (c *change) replace(all []*givenRule) error {
+	if err := c.newCheck().addAll(all); err != nil || c.calls.Missing() {
 		return err
 	}
 	var problems []error
-	add := func(r Rule, isDefault bool) {
-		a, err := c.activate(r, isDefault, c.set.named(r.completed(isDefault).Name))
+	for _, r := range all {
+		a, err := c.activate(r, c.set.named(r.Name))
 		c.in, problems = append(c.in, a), append(problems, err)
-	}
-	for _, r := range rules {
-		add(r, false)
-	}
-	if defaultRule != nil {
-		add(*defaultRule, true)
 	}
 	c.out = c.set.rules
 	c.next = newRuleSet(c.in)
@@ -231,14 +230,14 @@ func (c *change) replace(rules []Rule, defaultRule *Rule) error {
 // addOthers tells check which current rules may be in conflict with the new rule r, which has a Limiter. The rule r
 // replaces the rules old and named, which may be nil. If r is the first rule with a Limiter and there is a store, addOthers
 // also checks the rates of all other rules: the store must be able to give their units back if the Limiter denies.
-func (c *change) addOthers(check *ruleCheck, r *Rule, isDefault bool, old, named *activeRule) {
-	firstCustom, place := c.set.custom == 0 && c.l.remote != nil, r.place(isDefault)
+func (c *change) addOthers(check *ruleCheck, r *givenRule, old, named *activeRule) {
+	firstCustom, place := c.set.custom == 0 && c.l.remote != nil, r.place(r.isDefault)
 	for _, other := range c.set.rules {
 		isCustom := other.Limiter != nil && match.Meet(place, other.Place())
 		if other == old || !isCustom && (!firstCustom || other == named) {
 			continue
 		}
-		checked := &checkedRule{other.Rule, c.pathOf(other), true, other.isDefault}
+		checked := &givenRule{other.Rule, c.pathOf(other), true, other.isDefault}
 		if isCustom {
 			check.custom = append(check.custom, checked)
 		} else {
@@ -264,28 +263,28 @@ func (c *change) pathOf(r *activeRule) string {
 	return "rules[" + strconv.Itoa(c.set.rules.Position(r)) + "]"
 }
 
-// carryOver returns the rule r, which was read from a config, with the Resolve and the Limiter of the current rule of
-// the same name. If r needs a Limiter that is not built yet, carryOver plans the call of the BuildFunc.
-func (c *change) carryOver(r Rule, isDefault bool) (Rule, error) {
-	if old := c.set.named(r.completed(isDefault).Name); old != nil {
+// carryOver gives the rule r, which was read from a config, the Resolve and the Limiter of the current rule of the same
+// name. If r needs a Limiter that is not built yet, carryOver plans the call of the BuildFunc.
+func (c *change) carryOver(r *givenRule) error {
+	if old := c.set.named(r.Name); old != nil {
 		r.Resolve = old.Resolve
 		switch built := old.built(); {
 		case old.Limiter == nil:
 		case built == nil, r.custom != nil && old.keepsLimiter(r.Algorithm, r.custom.Config):
 			r.Limiter, r.custom = old.Limiter, built
-			return r, nil
+			return nil
 		}
 	}
 	if r.custom == nil {
-		return r, nil
+		return nil
 	}
 	if r.custom.Build != nil {
 		if err := c.calls.Ask(r.custom, r.custom.Finish); err != nil {
-			return r, err
+			return err
 		}
 	}
 	r.Limiter = r.custom.Value.(Limiter)
-	return r, nil
+	return nil
 }
 
 // tell adds a call of SetRate to the plan: the custom Limiter of the rule old gets the rate r.
@@ -321,11 +320,10 @@ func (c *change) end() {
 	}, c.built...)
 }
 
-// activate returns the activeRule for the rule r. old is the current rule of the same name, or nil. If the new rule
-// takes over the keys of the old rule, the method commit brings these keys to the rates of r.
-func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule, error) {
-	l := c.l
-	r = r.completed(isDefault)
+// activate returns the activeRule for the given rule. old is the current rule of the same name, or nil. If the new rule
+// takes over the keys of the old rule, the method commit brings these keys to its rates.
+func (c *change) activate(given *givenRule, old *activeRule) (*activeRule, error) {
+	l, r := c.l, given.Rule
 	r.OnStoreError = r.policy(l.settings.policy)
 	var noSetRate error
 	switch {
@@ -335,7 +333,7 @@ func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule,
 	case r.Rate != old.Rate:
 		noSetRate = c.tell(old, r.Rate)
 	}
-	a := &activeRule{Rule: r, isDefault: isDefault, unnamed: l.settings.single, key: keyMaker{keyspec.MakerOf(string(r.Key))}}
+	a := &activeRule{Rule: r, isDefault: given.isDefault, unnamed: l.settings.single, key: keyMaker{keyspec.MakerOf(string(r.Key))}}
 	carriesKeys := old != nil && r.keepsKeys(&old.Rule) && (old.Limiter == nil) == (r.Limiter == nil) &&
 		(old.Warmup == Warmup{}) == (r.Warmup == Warmup{})
 	if carriesKeys {
@@ -357,10 +355,6 @@ func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule,
 		a.keys, err = algorithms[r.Algorithm].keys(&l.time, a.rates(), l.settings.maxKeys)
 		a.local = a.keys
 	}
-	for _, commit := range []func(instant){commit, c.penalties(a, old, carriesKeys)} {
-		if commit != nil {
-			c.commits = append(c.commits, commit)
-		}
-	}
+	c.commits = append(c.commits, commit, c.penalties(a, old, carriesKeys))
 	return a, errors.Join(append(atPath("rules["+strconv.Quote(r.Name)+"].rate", err), noSetRate)...)
 }

@@ -126,9 +126,9 @@ func (d *decoder) rule(n *confmap.Node, isDefault bool) Rule {
 	r, identified := d.read(n, isDefault)
 	switch {
 	case d.Found() == before:
-		d.check.add(n.Path, r, isDefault)
+		d.check.add(given(n.Path, r, isDefault))
 	case identified:
-		d.check.identify(n.Path, Rule{Name: r.Name, Endpoint: r.Endpoint, Key: r.Key}, isDefault)
+		d.check.identify(given(n.Path, Rule{Name: r.Name, Endpoint: r.Endpoint, Key: r.Key}, isDefault))
 	}
 	d.ReportChecked(n, d.check.problems)
 	d.check.problems = nil
@@ -153,7 +153,7 @@ func (d *decoder) read(n *confmap.Node, isDefault bool) (r Rule, identified bool
 	config, ok := d.Config(n)
 	switch {
 	case ok && a.Custom:
-		if r.custom = d.custom(r.completed(isDefault).Name, n, config, a); r.custom != nil {
+		if r.custom = d.custom(given(n.Path, r, isDefault).Name, n, config, a); r.custom != nil {
 			r.Limiter = r.custom.Value.(Limiter)
 		}
 	case ok && a.Name != "":
@@ -220,20 +220,17 @@ func (l *RateLimiter) reload(configs []map[string]any, defaultConfig map[string]
 		return err
 	}
 	return l.edit(func(c *change) error {
-		c.built = builtFor(rules, defaultRule)
-		problems := make([]error, len(rules)+1)
-		carried, carriedDefault := make([]Rule, len(rules)), defaultRule
-		for i, r := range rules {
-			carried[i], problems[i] = c.carryOver(r, false)
-		}
-		if defaultRule != nil {
-			r, err := c.carryOver(*defaultRule, true)
-			carriedDefault, problems[len(rules)] = &r, err
+		c.built = nil
+		var problems []error
+		all := allGiven(rules, defaultRule)
+		for _, r := range all {
+			c.built = append(c.built, r.custom)
+			problems = append(problems, c.carryOver(r))
 		}
 		if err := errors.Join(problems...); err != nil {
 			return err
 		}
-		if err := c.replace(carried, carriedDefault); err != nil || c.calls.Missing() || accept == nil {
+		if err := c.replace(all); err != nil || c.calls.Missing() || accept == nil {
 			return err
 		}
 		return c.calls.Ask(&c.calls, func() error { return accept(c.next) })
@@ -329,11 +326,8 @@ func (r *Rule) keepsLimiter(a Algorithm, algoConfig map[string]any) bool {
 
 // builtFor returns the limiters that BuildFuncs made for these rules, which were read from configs.
 func builtFor(rules []Rule, defaultRule *Rule) (all []*hooks.Built) {
-	for i := range rules {
-		all = append(all, rules[i].custom)
-	}
-	if defaultRule != nil {
-		all = append(all, defaultRule.custom)
+	for _, r := range allGiven(rules, defaultRule) {
+		all = append(all, r.custom)
 	}
 	return all
 }

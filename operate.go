@@ -226,7 +226,7 @@ func checkOverrideRate(check *ruleCheck, path string, o *override.Override, rule
 			continue
 		}
 		fits++
-		check.addRate(&checkedRule{r.Rule, path, true, r.isDefault}, path+".rate", Rate(o.Rate))
+		check.addRate(&givenRule{r.Rule, path, true, r.isDefault}, path+".rate", Rate(o.Rate))
 		check.within(path+".rate", algorithms[r.Algorithm].otherWindow(r.Rate, Rate(o.Rate)))
 		check.within(path+".rate", r.Warmup.fits(Rate(o.Rate)))
 	}

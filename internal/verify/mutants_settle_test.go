@@ -89,8 +89,8 @@ var settleMutants = []mutant{
 	},
 	{
 		name: "a store that takes no receipts, at the start", file: "rule.go",
-		old: "check.revocable = check.revocable || r.Limiter != nil",
-		new: "_, check.revocable = r, false",
+		old: "c.revocable = c.revocable || r.Limiter != nil",
+		new: "_, c.revocable = r, false",
 		by:  "^TestNoReceiptsNoCustomLimiter$", why: "its units would not come back",
 	},
 	{
