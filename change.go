@@ -33,7 +33,7 @@ func (l *RateLimiter) SetConfig(config map[string]any) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
-	r, err := newRedecoder(&l.settings, l.set.Load()).decodeOne("config", config, false)
+	r, err := newRedecoder(l).decodeOne("config", config, false)
 	if err != nil {
 		return err
 	}

@@ -43,14 +43,13 @@ type decoder struct {
 	set   *settings  // settings of the limiter
 	check *ruleCheck // checks each rule against the rules read before it
 
-	// kept returns the Limiter that the current rule with this name has, or nil if the rule in the config needs a new
-	// Limiter. The field kept is nil if there are no current rules.
-	kept func(name string, a Algorithm, algoConfig map[string]any) Limiter
+	// A rule that keeps its Limiter from these rules, which are the current ones, gets no new one.
+	current *ruleSet
 }
 
 func newDecoder(set *settings) *decoder {
 	custom := set.factory.registry()
-	return &decoder{set: set, check: newRuleCheck(set), Reader: ruleconfig.NewReader(ruleconfig.Caller{
+	return &decoder{set: set, current: new(ruleSet), check: newRuleCheck(set), Reader: ruleconfig.NewReader(ruleconfig.Caller{
 		Problem:    func(field, value, reason string) error { return &ConfigError{field, value, reason} },
 		Field:      fieldOf,
 		More:       func(n int) error { return ruleconfig.More(n, ErrInvalidConfig) },
@@ -58,15 +57,10 @@ func newDecoder(set *settings) *decoder {
 	})}
 }
 
-// newRedecoder returns a decoder for a reload: a rule that keeps its Limiter from the current rules gets no new one.
-func newRedecoder(set *settings, rules *ruleSet) *decoder {
-	d := newDecoder(set)
-	d.kept = func(name string, a Algorithm, algoConfig map[string]any) Limiter {
-		if old := rules.named(name); old != nil && old.Limiter != nil && old.keepsLimiter(a, algoConfig) {
-			return old.Limiter
-		}
-		return nil
-	}
+// newRedecoder returns a decoder for a change of the rules of l, which has rules.
+func newRedecoder(l *RateLimiter) *decoder {
+	d := newDecoder(&l.settings)
+	d.current = l.set.Load()
 	return d
 }
 
@@ -82,8 +76,8 @@ func fieldOf(err error) (field string, value any, reason string, ok bool) {
 // refusedRate returns the mistakes in the rate r for the algorithm a, which is one of this package.
 func refusedRate(a ruleconfig.Algorithm, r ratetext.Rate) (faults []ruleconfig.Fault) {
 	for _, err := range atPath("", algorithms[Algorithm(a.Name)].validate(Rate(r))) {
-		if field, _, reason, ok := fieldOf(err); ok {
-			faults = append(faults, ruleconfig.Fault{Field: strings.TrimPrefix(field, "."), Reason: reason})
+		if field, value, reason, ok := fieldOf(err); ok {
+			faults = append(faults, ruleconfig.Fault{Field: strings.TrimPrefix(field, "."), Value: value, Reason: reason})
 		}
 	}
 	return faults
@@ -179,16 +173,13 @@ func (d *decoder) read(n *confmap.Node, isDefault bool) (r Rule, identified bool
 // [BuildFunc] has made is kept if the algorithm and the algoConfig have not changed; otherwise the BuildFunc makes
 // another one. A Limiter that a BuildFunc has made and that no rule uses any more is closed if it is an [io.Closer].
 func (l *RateLimiter) Reload(configs []map[string]any, defaultConfig map[string]any) error {
-	return l.ReloadIf(configs, defaultConfig, nil)
+	return l.reload(configs, defaultConfig, nil, nil)
 }
 
 // ReloadIf does what [RateLimiter.Reload] does, but first calls accept with the new rules; no lock is held. If accept
 // returns an error, nothing changes and ReloadIf returns the error. accept may be nil.
 func (l *RateLimiter) ReloadIf(configs []map[string]any, defaultConfig map[string]any, accept func([]Rule, *Rule) error) error {
-	if accept == nil {
-		return l.reload(configs, defaultConfig, nil)
-	}
-	return l.reload(configs, defaultConfig, func(next *ruleSet) error { return accept(next.list()) })
+	return l.reload(configs, defaultConfig, accept, nil)
 }
 
 // ReloadAll does what ReloadIf does, and then what [RateLimiter.ReloadOverrides] does with the Overrides in o, which are for
@@ -196,26 +187,22 @@ func (l *RateLimiter) ReloadIf(configs []map[string]any, defaultConfig map[strin
 func (l *RateLimiter) ReloadAll(
 	configs []map[string]any, defaultConfig map[string]any, o []Override, accept func([]Rule, *Rule) error,
 ) error {
-	err := l.reload(configs, defaultConfig, func(next *ruleSet) error {
-		if accept != nil {
-			if err := accept(next.list()); err != nil {
-				return err
-			}
-		}
-		return l.overrides.checkOfFile(next, o)
-	})
+	err := l.reload(configs, defaultConfig, accept, func(next *ruleSet) error { return l.overrides.checkOfFile(next, o) })
 	if err != nil {
 		return err
 	}
 	return l.overrides.setOfFile(o)
 }
 
-// reload replaces the rules by those in the maps, if the function accept, which gets the new rules, is nil or returns nil.
-func (l *RateLimiter) reload(configs []map[string]any, defaultConfig map[string]any, accept func(next *ruleSet) error) error {
+// reload replaces the rules by those in the maps if the functions accept and check, which get the new rules, return nil.
+// Each of the two may be nil.
+func (l *RateLimiter) reload(
+	configs []map[string]any, defaultConfig map[string]any, accept func([]Rule, *Rule) error, check func(next *ruleSet) error,
+) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
-	rules, defaultRule, err := newRedecoder(&l.settings, l.set.Load()).decode(configs, defaultConfig)
+	rules, defaultRule, err := newRedecoder(l).decode(configs, defaultConfig)
 	if err != nil {
 		return err
 	}
@@ -230,10 +217,18 @@ func (l *RateLimiter) reload(configs []map[string]any, defaultConfig map[string]
 		if err := errors.Join(problems...); err != nil {
 			return err
 		}
-		if err := c.replace(all); err != nil || c.calls.Missing() || accept == nil {
+		if err := c.replace(all); err != nil || c.calls.Missing() || accept == nil && check == nil {
 			return err
 		}
-		return c.calls.Ask(&c.calls, func() error { return accept(c.next) })
+		return c.calls.Ask(&c.calls, func() (err error) {
+			if accept != nil {
+				err = accept(c.next.list())
+			}
+			if err == nil && check != nil {
+				err = check(c.next)
+			}
+			return err
+		})
 	})
 }
 

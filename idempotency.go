@@ -9,6 +9,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/replay"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
@@ -28,7 +29,7 @@ import (
 // With a [Store], the store keeps the grants: it must be a [StoreReplayer], and a request with an ID cannot have a rule
 // with a custom [Limiter]. The option has no effect on a limiter outside a [RateLimiter].
 func WithRequestIDs(ttl time.Duration) Option {
-	return option(!validSpan(ttl), "requestIDs", ttl, spanRange, func(s *settings) { s.requestIDs = ttl })
+	return option(!ruleconfig.ValidSpan(ttl), "requestIDs", ttl, ruleconfig.SpanRange, func(s *settings) { s.requestIDs = ttl })
 }
 
 // setRequestIDs prepares l for requests with an ID, if it has the option WithRequestIDs.

@@ -13,6 +13,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/override"
 	"github.com/ratelimit-go/ratelimit/internal/penalty"
 	"github.com/ratelimit-go/ratelimit/internal/replay"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // A MemoryStore is a [Store] that keeps its state in this process. It gives the same answers as a limiter without a
@@ -87,8 +88,8 @@ func (m *MemoryStore) Once(ctx context.Context, once Attempt, asks []Ask) (resul
 	switch {
 	case once.ID == "":
 		return nil, false, &ConfigError{"id", `""`, "must not be empty"}
-	case !validSpan(once.TTL):
-		return nil, false, &ConfigError{"ttl", once.TTL, spanRange}
+	case !ruleconfig.ValidSpan(once.TTL):
+		return nil, false, &ConfigError{"ttl", once.TTL, ruleconfig.SpanRange}
 	}
 	charges, err := m.charges(ctx, asks, func(a *Ask) error {
 		switch {
@@ -201,8 +202,8 @@ func (m *MemoryStore) Accepts(a Ask) error {
 	switch {
 	case !ok:
 		return &ConfigError{"algorithm", a.Algorithm, "must be one of " + confmap.List(algorithmNames())}
-	case a.Receipt != 0 && !validSpan(a.HoldFor):
-		return &ConfigError{"term", a.HoldFor, spanRange}
+	case a.Receipt != 0 && !ruleconfig.ValidSpan(a.HoldFor):
+		return &ConfigError{"term", a.HoldFor, ruleconfig.SpanRange}
 	case a.Algorithm == AlgorithmInFlight && a.Warmup != (Warmup{}):
 		return &ConfigError{"warmup", a.Warmup, "must be left out: a rule that counts what is running has none"}
 	}

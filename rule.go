@@ -15,6 +15,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/match"
+	"github.com/ratelimit-go/ratelimit/internal/ratetext"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // A Mode says whether a [Rule] denies requests or only watches them. The empty Mode is [ModeEnforce].
@@ -361,13 +363,7 @@ func (c *ruleCheck) addWarmup(r *givenRule) {
 	if w.From < 1 || validate(r.Rate) != nil { // these mistakes are reported by Warmup.validate and addRate
 		return
 	}
-	switch minFrom := r.Rate.minPortion(); {
-	case w.From > r.Rate.Requests:
-		c.reject(r, "warmup.from", w.From, "must be at most "+strconv.Itoa(r.Rate.Requests)+", the requests of the rule's rate")
-	case int64(w.From) < minFrom:
-		reason := "must be at least %d: with less, a burst of %d grants a new key nothing"
-		c.reject(r, "warmup.from", w.From, fmt.Sprintf(reason, minFrom, r.Rate.burst()))
-	}
+	c.within(r.path+".warmup", joinFaults(ruleconfig.Warmup(w).FaultsAt(ratetext.Rate(r.Rate))))
 	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
 		if rate := r.Tiers[tier]; rate != unlimitedRate && validate(rate) == nil {
 			c.within(tierPath(r.path, tier), w.fits(rate))

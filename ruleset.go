@@ -163,9 +163,7 @@ func newRuleSet(rules []*activeRule) *ruleSet {
 	for i, r := range rules {
 		r.enter(i)
 		byName[r.Name] = r
-		if r.Limiter != nil {
-			s.custom++
-		}
+		s.custom += customs(r)
 	}
 	s.byName = match.MapOf(byName)
 	s.groups = match.New(rules, newRuleGroup)
@@ -186,24 +184,26 @@ func (r *activeRule) enter(index int) {
 // added after all rules; if to is nil, the old rule is removed. Except for the list of rules, only what changes is
 // copied. The new rule is not in use yet, and s must be the newest set.
 func (s *ruleSet) with(from, to *activeRule) *ruleSet {
-	next := &ruleSet{groups: s.groups.Replace(from, to), byName: s.byName, custom: s.custom}
+	next := &ruleSet{groups: s.groups.Replace(from, to), byName: s.byName, custom: s.custom + customs(to) - customs(from)}
 	if from != nil {
 		next.byName = next.byName.Without(from.Name)
-		if from.Limiter != nil {
-			next.custom--
-		}
 	}
 	if to != nil {
 		next.byName = next.byName.With(to.Name, to)
-		if to.Limiter != nil {
-			next.custom++
-		}
 	}
 	var index int
 	if next.rules, index = s.rules.With(from, to); to != nil {
 		to.enter(index)
 	}
 	return next
+}
+
+// customs returns 1 if the rule r has a Limiter, and 0 otherwise. r may be nil.
+func customs(r *activeRule) int {
+	if r == nil || r.Limiter == nil {
+		return 0
+	}
+	return 1
 }
 
 // named returns the rule with this name, or nil.
@@ -230,12 +230,11 @@ func (s *ruleSet) list() (rules []Rule, defaultRule *Rule) {
 		return nil, nil
 	}
 	s.listing.Do(func() {
-		for _, r := range s.rules {
-			if r.isDefault {
-				s.listedDefault = &r.Rule
-			} else {
-				s.listed = append(s.listed, r.Rule)
-			}
+		for _, r := range s.rules[:s.rules.NumNamed()] {
+			s.listed = append(s.listed, r.Rule)
+		}
+		if r := s.rules.Default(); r != nil {
+			s.listedDefault = &r.Rule
 		}
 		s.listed = slices.Clip(s.listed)
 	})
@@ -319,11 +318,7 @@ func (e *unknownRule) Error() string {
 	for i, r := range e.set.rules {
 		names[i] = r.Name
 	}
-	text := ErrUnknownRule.Error() + " " + confmap.Quote(e.name)
-	if near := confmap.Nearest(e.name, names); near != "" {
-		text += "; did you mean " + confmap.Quote(near) + "?"
-	}
-	return text
+	return ErrUnknownRule.Error() + " " + confmap.Quote(e.name) + confmap.DidYouMean(e.name, names)
 }
 
 func (e *unknownRule) Unwrap() error { return ErrUnknownRule }
