@@ -107,6 +107,80 @@ func (l *RateLimiter) Replace(rules []Rule, defaultRule *Rule) error {
 	return l.edit(func(c *change) error { return c.replace(allGiven(rules, defaultRule)) })
 }
 
+// Reload replaces all rules and the default rule by rules that it reads from maps, as [DecodeRules] does. Keys keep
+// what they have used, as [RateLimiter.Replace] says. If anything is wrong with the maps, Reload changes nothing and
+// returns an error that lists everything that is wrong and matches [ErrInvalidConfig].
+//
+// A new rule keeps the Resolve and the Limiter that code gave to the old rule with the same name. A Limiter that a
+// [BuildFunc] has made is kept if the algorithm and the algoConfig have not changed; otherwise the BuildFunc makes
+// another one. A Limiter that a BuildFunc has made and that no rule uses any more is closed if it is an [io.Closer].
+func (l *RateLimiter) Reload(configs []map[string]any, defaultConfig map[string]any) error {
+	return l.reload(configs, defaultConfig, nil, nil)
+}
+
+// ReloadIf does what [RateLimiter.Reload] does, but first calls accept with the new rules; no lock is held. If accept
+// returns an error, nothing changes and ReloadIf returns the error. accept may be nil.
+func (l *RateLimiter) ReloadIf(configs []map[string]any, defaultConfig map[string]any, accept func([]Rule, *Rule) error) error {
+	return l.reload(configs, defaultConfig, accept, nil)
+}
+
+// ReloadAll does what ReloadIf does, and then what [RateLimiter.ReloadOverrides] does with the Overrides in o, which are for
+// the new rules. If there is an error, neither the rules nor the Overrides change.
+func (l *RateLimiter) ReloadAll(
+	configs []map[string]any, defaultConfig map[string]any, o []Override, accept func([]Rule, *Rule) error,
+) error {
+	err := l.reload(configs, defaultConfig, accept, func(next *ruleSet) error { return l.overrides.checkOfFile(next, o) })
+	if err != nil {
+		return err
+	}
+	return l.overrides.setOfFile(o)
+}
+
+// reload replaces the rules by those in the maps if the functions accept and check, which get the new rules, return nil.
+// Each of the two may be nil.
+func (l *RateLimiter) reload(
+	configs []map[string]any, defaultConfig map[string]any, accept func([]Rule, *Rule) error, check func(next *ruleSet) error,
+) error {
+	if l.set.Load() == nil {
+		return errZeroLimiter
+	}
+	rules, defaultRule, err := newRedecoder(l).decode(configs, defaultConfig)
+	if err != nil {
+		return err
+	}
+	return l.edit(func(c *change) error {
+		c.built = nil
+		var problems []error
+		all := allGiven(rules, defaultRule)
+		for _, r := range all {
+			c.built = append(c.built, r.custom)
+			problems = append(problems, c.carryOver(r))
+		}
+		if err := errors.Join(problems...); err != nil {
+			return err
+		}
+		if err := c.replace(all); err != nil || c.calls.Missing() || accept == nil && check == nil {
+			return err
+		}
+		return c.calls.Ask(&c.calls, func() (err error) {
+			if accept != nil {
+				err = accept(c.next.list())
+			}
+			if err == nil && check != nil {
+				err = check(c.next)
+			}
+			return err
+		})
+	})
+}
+
+// newRedecoder returns a decoder for a change of the rules of l, which has rules.
+func newRedecoder(l *RateLimiter) *decoder {
+	d := newDecoder(&l.settings)
+	d.current = l.set.Load()
+	return d
+}
+
 // A change is one call of a method that changes the rules, such as AddRule. The change is planned and made
 // under the lock RateLimiter.changing. User code runs without that lock (see package hooks), so the rules may change
 // meanwhile: after each call of user code, the change is planned again.
@@ -248,7 +322,7 @@ func (c *change) addOthers(check *ruleCheck, r *givenRule, old, named *activeRul
 
 // newCheck returns a ruleCheck that calls the store's methods Accepts and Supports only while c holds no lock.
 func (c *change) newCheck() *ruleCheck {
-	check := newRuleCheck(&c.l.settings)
+	check := newRuleCheck(c.l.settings.store)
 	if supports := check.supports; supports != nil {
 		check.supports = func(a Ask) error { return c.calls.Ask(a, func() error { return supports(a) }) }
 	}

@@ -49,19 +49,12 @@ type decoder struct {
 
 func newDecoder(set *settings) *decoder {
 	custom := set.factory.registry()
-	return &decoder{set: set, current: new(ruleSet), check: newRuleCheck(set), Reader: ruleconfig.NewReader(ruleconfig.Caller{
+	return &decoder{set: set, current: new(ruleSet), check: newRuleCheck(set.store), Reader: ruleconfig.NewReader(ruleconfig.Caller{
 		Problem:    func(field, value, reason string) error { return &ConfigError{field, value, reason} },
 		Field:      fieldOf,
 		More:       func(n int) error { return ruleconfig.More(n, ErrInvalidConfig) },
 		Algorithms: configAlgorithms(), Custom: custom.Algorithm, CustomNames: custom.Names, Refused: refusedRate, MaxRules: maxRules,
 	})}
-}
-
-// newRedecoder returns a decoder for a change of the rules of l, which has rules.
-func newRedecoder(l *RateLimiter) *decoder {
-	d := newDecoder(&l.settings)
-	d.current = l.set.Load()
-	return d
 }
 
 // fieldOf returns the three fields of err if err is a ConfigError, and reports whether it is one.
@@ -163,73 +156,6 @@ func (d *decoder) read(n *confmap.Node, isDefault bool) (r Rule, identified bool
 	policy := d.Policy(n)
 	r.OnStoreError = FailurePolicy{policy.Name, policy.Replicas}
 	return r, endpointOK && nameOK && keyOK && !n.Misspelt("endpoint", "name")
-}
-
-// Reload replaces all rules and the default rule by rules that it reads from maps, as [DecodeRules] does. Keys keep
-// what they have used, as [RateLimiter.Replace] says. If anything is wrong with the maps, Reload changes nothing and
-// returns an error that lists everything that is wrong and matches [ErrInvalidConfig].
-//
-// A new rule keeps the Resolve and the Limiter that code gave to the old rule with the same name. A Limiter that a
-// [BuildFunc] has made is kept if the algorithm and the algoConfig have not changed; otherwise the BuildFunc makes
-// another one. A Limiter that a BuildFunc has made and that no rule uses any more is closed if it is an [io.Closer].
-func (l *RateLimiter) Reload(configs []map[string]any, defaultConfig map[string]any) error {
-	return l.reload(configs, defaultConfig, nil, nil)
-}
-
-// ReloadIf does what [RateLimiter.Reload] does, but first calls accept with the new rules; no lock is held. If accept
-// returns an error, nothing changes and ReloadIf returns the error. accept may be nil.
-func (l *RateLimiter) ReloadIf(configs []map[string]any, defaultConfig map[string]any, accept func([]Rule, *Rule) error) error {
-	return l.reload(configs, defaultConfig, accept, nil)
-}
-
-// ReloadAll does what ReloadIf does, and then what [RateLimiter.ReloadOverrides] does with the Overrides in o, which are for
-// the new rules. If there is an error, neither the rules nor the Overrides change.
-func (l *RateLimiter) ReloadAll(
-	configs []map[string]any, defaultConfig map[string]any, o []Override, accept func([]Rule, *Rule) error,
-) error {
-	err := l.reload(configs, defaultConfig, accept, func(next *ruleSet) error { return l.overrides.checkOfFile(next, o) })
-	if err != nil {
-		return err
-	}
-	return l.overrides.setOfFile(o)
-}
-
-// reload replaces the rules by those in the maps if the functions accept and check, which get the new rules, return nil.
-// Each of the two may be nil.
-func (l *RateLimiter) reload(
-	configs []map[string]any, defaultConfig map[string]any, accept func([]Rule, *Rule) error, check func(next *ruleSet) error,
-) error {
-	if l.set.Load() == nil {
-		return errZeroLimiter
-	}
-	rules, defaultRule, err := newRedecoder(l).decode(configs, defaultConfig)
-	if err != nil {
-		return err
-	}
-	return l.edit(func(c *change) error {
-		c.built = nil
-		var problems []error
-		all := allGiven(rules, defaultRule)
-		for _, r := range all {
-			c.built = append(c.built, r.custom)
-			problems = append(problems, c.carryOver(r))
-		}
-		if err := errors.Join(problems...); err != nil {
-			return err
-		}
-		if err := c.replace(all); err != nil || c.calls.Missing() || accept == nil && check == nil {
-			return err
-		}
-		return c.calls.Ask(&c.calls, func() (err error) {
-			if accept != nil {
-				err = accept(c.next.list())
-			}
-			if err == nil && check != nil {
-				err = check(c.next)
-			}
-			return err
-		})
-	})
 }
 
 // MarshalJSON returns r as a config map that UnmarshalJSON reads. If the rule was read from a config with a custom

@@ -193,7 +193,7 @@ func (o *overrides) check(set *ruleSet, all []Override, now time.Time) error {
 			problems = append(problems, &ConfigError{path + "." + field, value, reason})
 			continue
 		}
-		check := newRuleCheck(&o.limiter.settings)
+		check := newRuleCheck(o.limiter.settings.store)
 		rules := set.rules
 		if len(x.Rules) > 0 {
 			rules = nil

@@ -92,7 +92,7 @@ func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*
 		err = errors.Join(set.named(), l.setRequestIDs(), l.shareOverrides())
 	}
 	if err != nil {
-		return nil, errors.Join(err, newRuleCheck(&set).addAll(allGiven(rules, defaultRule)))
+		return nil, errors.Join(err, newRuleCheck(set.store).addAll(allGiven(rules, defaultRule)))
 	}
 	l.set.Store(newRuleSet(nil))
 	if err := l.Replace(rules, defaultRule); err != nil {

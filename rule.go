@@ -158,8 +158,8 @@ type ruleCheck struct {
 	holding  []*givenRule      // the rules so far that have AlgorithmInFlight
 }
 
-func newRuleCheck(set *settings) *ruleCheck {
-	return &ruleCheck{store: set.store, supports: supportsOf(set.store), names: make(map[string]string)}
+func newRuleCheck(store Store) *ruleCheck {
+	return &ruleCheck{store: store, supports: supportsOf(store), names: make(map[string]string)}
 }
 
 // addAll returns everything that is wrong with all rules of a limiter, joined.

@@ -15,7 +15,7 @@ var httpMoreMutants = []mutant{
 		by:  "^TestHTTPStatus$", why: "the client would be told to ask less often",
 	},
 	{
-		name: "what is refused is applied", file: "config.go",
+		name: "what is refused is applied", file: "change.go",
 		old: "err = accept(c.next.list())",
 		new: "_ = accept(c.next.list())",
 		by:  "^TestHTTPReload$", why: "a misspelt rule would replace that of the login",
