@@ -77,6 +77,9 @@ func (b *Board) Meets(client, ip string) bool {
 
 // All returns the overrides of all layers that have not ended, in the order of the clients and then the addresses.
 func (b *Board) All() (all []Entry) {
+	if b.Set() == nil {
+		return nil
+	}
 	b.mu.Lock()
 	for _, l := range inOrder() {
 		for _, entries := range b.layers[l] {
