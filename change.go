@@ -10,6 +10,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/match"
+	"github.com/ratelimit-go/ratelimit/internal/override"
 )
 
 // AddRule adds the rule r after all rules of the limiter. If r is invalid, or if the limiter already has a rule with
@@ -129,11 +130,11 @@ func (l *RateLimiter) ReloadIf(configs []map[string]any, defaultConfig map[strin
 func (l *RateLimiter) ReloadAll(
 	configs []map[string]any, defaultConfig map[string]any, o []Override, accept func([]Rule, *Rule) error,
 ) error {
-	err := l.reload(configs, defaultConfig, accept, func(next *ruleSet) error { return l.overrides.checkOfFile(next, o) })
+	err := l.reload(configs, defaultConfig, accept, func(next *ruleSet) error { return l.checkFileOverrides(next, o) })
 	if err != nil {
 		return err
 	}
-	return l.overrides.setOfFile(o)
+	return l.setOverrides(override.File, o)
 }
 
 // reload replaces the rules by those in the maps if the functions accept and check, which get the new rules, return nil.
