@@ -315,15 +315,20 @@ func (c *storeCaller) reservable(d *decision) error {
 	return nil
 }
 
+// chargedAsk returns the Ask by which the method Settle of the store gives back what the rule with the index i has charged.
+func chargedAsk(d *decision, i int) Ask {
+	ask := d.rules[i].ask(&d.request, d.origins[i].rate)
+	ask.Receipt, ask.Charged, ask.Shadow = d.receipt, int(d.parts[i].N), false
+	return ask
+}
+
 // giveBack makes the store give back what it has charged for d, because the custom limiter did not grant the request.
 // It works even if ctx has ended. If the store fails, the units stay charged, and d.failed is set to the error.
 func (c *storeCaller) giveBack(ctx context.Context, d *decision) error {
 	var asks []Ask
-	for i, r := range d.stored() {
+	for i := range d.stored() {
 		if d.origins[i].by == byStore && d.parts[i].Granted() {
-			ask := r.ask(&d.request, d.origins[i].rate)
-			ask.Receipt, ask.Charged = d.receipt, int(d.parts[i].N)
-			asks = append(asks, ask)
+			asks = append(asks, chargedAsk(d, i))
 		}
 	}
 	if len(asks) == 0 {
