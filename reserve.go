@@ -158,9 +158,10 @@ func (r *Reservation) take(ctx context.Context, d *decision, res Result) {
 	if r.breakdown == nil {
 		r.breakdown = new(breakdown)
 	}
-	r.breakdown.ctx = context.WithoutCancel(orBackground(ctx)) // Settle may be called after the request has ended
 	r.breakdown.charges = r.one[:0]
-	r.addAll(d)
+	if r.addAll(d); r.breakdown.asks != nil {
+		r.breakdown.ctx = context.WithoutCancel(orBackground(ctx)) // Settle may be called after the request has ended
+	}
 	r.breakdown.each = d.appendEach(ctx, nil)
 }
 
