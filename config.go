@@ -37,6 +37,22 @@ func DecodeRules(configs []map[string]any, defaultConfig map[string]any, opts ..
 	return rules, defaultRule, nil
 }
 
+// NewFromConfig returns a RateLimiter whose rules are read from maps, such as those that encoding/json decodes a file
+// to. [DecodeRules] describes the maps. It is an error if configs is empty and defaultConfig is nil. The error lists
+// every mistake, and matches [ErrInvalidConfig].
+func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts ...Option) (*RateLimiter, error) {
+	set, err := newSettings(opts)
+	rules, defaultRule, invalid := newDecoder(&set).decode(configs, defaultConfig)
+	if invalid != nil {
+		return nil, errors.Join(err, invalid)
+	}
+	l, err := newRateLimiter(rules, defaultRule, set, err)
+	if err != nil {
+		hooks.Close(builtFor(rules, defaultRule)...)
+	}
+	return l, err
+}
+
 // A decoder reads rules and limiters from configs. Its Reader collects all problems.
 type decoder struct {
 	*ruleconfig.Reader

@@ -109,7 +109,6 @@ type AnsweredBy string
 // A dryRun holds what [RateLimiter.Explain] needs to know besides the answers.
 type dryRun struct {
 	byResolve []*activeRule // rules that do not limit the request because of Resolve
-	byZero    bool          // true if the store does not accept Ask.Look, so that it is asked for 0 units instead
 }
 
 // Explain returns what [RateLimiter.Check] would return for req now, and why. It takes nothing and changes nothing: the

@@ -182,11 +182,11 @@ func (l *RateLimiter) replayDry(ctx context.Context, d *decision) bool {
 			return false
 		}
 	} else {
-		asks := c.asksFor(d)
-		if c.breakers.Refusal(c.partsOf(asks)|c.recordPart(d), now) != nil {
+		if c.breakers.Refusal(c.resolveAll(d)|c.recordPart(d), now) != nil {
 			return false
 		}
-		results, found, err := c.once.Once(ctx, c.attemptOf(&d.request, true), asks)
+		asks := asksFor(d)
+		results, found, err := c.once.Once(ctx, *c.attemptOf(&d.request, true), asks)
 		if complete(results, asks, err) != nil || !found {
 			return false
 		}

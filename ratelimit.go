@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
-	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/override"
 	"github.com/ratelimit-go/ratelimit/internal/penalty"
@@ -64,22 +63,6 @@ type RateLimiter struct {
 func New(rules []Rule, defaultRule *Rule, opts ...Option) (*RateLimiter, error) {
 	set, err := newSettings(opts)
 	return newRateLimiter(rules, defaultRule, set, err)
-}
-
-// NewFromConfig returns a RateLimiter whose rules are read from maps, such as those that encoding/json decodes a file
-// to. [DecodeRules] describes the maps. It is an error if configs is empty and defaultConfig is nil. The error lists
-// every mistake, and matches [ErrInvalidConfig].
-func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts ...Option) (*RateLimiter, error) {
-	set, err := newSettings(opts)
-	rules, defaultRule, invalid := newDecoder(&set).decode(configs, defaultConfig)
-	if invalid != nil {
-		return nil, errors.Join(err, invalid)
-	}
-	l, err := newRateLimiter(rules, defaultRule, set, err)
-	if err != nil {
-		hooks.Close(builtFor(rules, defaultRule)...)
-	}
-	return l, err
 }
 
 // newRateLimiter does the work of New. set and err are the settings and the error that newSettings has returned.

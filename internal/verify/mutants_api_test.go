@@ -22,9 +22,9 @@ var apiMutants = []mutant{
 		by:  "^TestErrorsOfCustomLimiters$", why: "another rule has denied the request",
 	},
 	{
-		name: "the error of a custom limiter denies", file: "custom.go",
-		old: "if r.OnStoreError == FailClosed {",
-		new: "if r.OnStoreError != (FailurePolicy{}) {",
+		name: "the error of a custom limiter denies", file: "policy.go",
+		old: "if p == FailClosed {",
+		new: "if p != (FailurePolicy{}) {",
 		by:  "^TestErrorsOfCustomLimiters$", why: "FailOpen grants",
 	},
 	{
@@ -47,8 +47,8 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "units are kept when a custom limiter's policy denies", file: "custom.go",
-		old: "p.Shadow; d.Passes {\n",
-		new: "p.Shadow; d.Passes || failed != nil {\n",
+		old: "committed = d.Passes\n",
+		new: "committed = d.Passes || failed != nil\n",
 		by:  "^TestErrorsOfCustomLimiters$", why: "the request was denied",
 	},
 	{

@@ -183,20 +183,20 @@ var stepMutants = []mutant{
 	},
 	{
 		name: "a panic of a custom limiter keeps the units", file: "custom.go",
-		old: "defer func() { err = charge.end(ctx, err) }()",
-		new: "defer func() {\n\t\tif charge.committed || err != nil || !d.Passes || d.Late {\n\t\t\terr = charge.end(ctx, err)\n\t\t}\n\t}()",
+		old: "defer func() { err = endCharge(ctx, l, d, committed, err) }()",
+		new: "defer func() {\n\t\tif committed || err != nil || !d.Passes || d.Late {\n\t\t\terr = endCharge(ctx, l, d, committed, err)\n\t\t}\n\t}()",
 		by:  "^TestGivenBackAtAPanic$", why: "the request was not served",
 	},
 	{
 		name: "a charge is not committed", file: "custom.go",
-		old: "if d.Passes = res.Allowed || p.Shadow; d.Passes {\n\t\tcharge.commit()",
-		new: "if d.Passes = res.Allowed || p.Shadow; d.Passes {\n\t\t_ = charge.commit",
+		old: "committed = d.Passes",
+		new: "_ = committed",
 		by:  "^TestErrorsOfCustomLimiters$", why: "the request was granted",
 	},
 	{
 		name: "a custom limiter in shadow denies", file: "custom.go",
-		old: "res.Allowed || p.Shadow; d.Passes",
-		new: "res.Allowed; d.Passes",
+		old: "res.Allowed || p.Shadow",
+		new: "res.Allowed",
 		by:  "^TestACustomLimiterInShadowDeniesNobody$", why: "it only watches",
 	},
 	{
@@ -213,8 +213,8 @@ var stepMutants = []mutant{
 	},
 	{
 		name: "waiters are not served what came back", file: "custom.go",
-		old: "c.limiter.waiters.FreedParts(d.parts)",
-		new: "_ = c.limiter.waiters.Freed",
+		old: "\tl.waiters.FreedParts(d.parts)",
+		new: "\t_ = l.waiters.Freed",
 		by:  "^TestGivenBackAtAPanic$", why: "the units are free at once",
 	},
 	{
@@ -225,7 +225,7 @@ var stepMutants = []mutant{
 	},
 	{
 		name: "an explanation of a grant gives back", file: "custom.go",
-		old: "mode == engine.ModeDryRun && !c.committed:",
+		old: "mode == engine.ModeDryRun && !committed:",
 		new: "mode == engine.ModeDryRun:",
 		by:  "^TestExplain$", why: "what a custom limiter grants stays charged",
 	},

@@ -148,8 +148,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "one rule with a store asks for its own rate", file: "remote.go",
-		old: "asks[i] = r.ask(&d.request, d.origins[i].rate)\n\t\tasks[i].NoStrike =",
-		new: "asks[i] = r.ask(&d.request, r.Rate)\n\t\tasks[i].NoStrike =",
+		old: "asks[i] = r.ask(&d.request, d.origins[i].rate)",
+		new: "asks[i] = r.ask(&d.request, r.Rate)",
 		by:  "^TestOneStoredRule$", why: "a client of a tier has that tier's rate",
 	},
 	{

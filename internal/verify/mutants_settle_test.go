@@ -41,7 +41,7 @@ var settleMutants = []mutant{
 	},
 	{
 		name: "a denial of a custom limiter stays in the store", file: "custom.go",
-		old: "failed := c.limiter.remote.giveBack(ctx, d);",
+		old: "failed := l.remote.giveBack(ctx, d);",
 		new: "failed := error(nil);",
 		by:  "^TestSettleBesideACustomLimiter$", why: "the store's units come back",
 	},
