@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/match"
@@ -354,7 +355,7 @@ func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule,
 		a.serial, a.totals = old.serial, old.totals
 	} else {
 		l.lastSerial++
-		a.serial, a.totals = l.lastSerial, new(totals)
+		a.serial, a.totals = l.lastSerial, new(counters.Totals)
 	}
 	var commit func(now instant)
 	var err error

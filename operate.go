@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
@@ -390,7 +391,7 @@ func strike(d *decision) {
 		}
 		rest, begun := r.penal.Strike(p.Hash, r.whose(&d.request), d.Now)
 		if begun {
-			r.totals.add(numPenalized, 1)
+			r.totals.Add(counters.Penalized, 1)
 		}
 		if rest > 0 {
 			o.penalize(p, rest)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
@@ -30,7 +31,7 @@ type activeRule struct {
 	remote    *remoteRule    // nil without a store
 	local     engine.Keys    // without a store, the same as the field keys; with a store, the keys for FailLocal, or nil
 	penal     *penalty.Table // strikes and blocks by the Penalty, in this process; nil without a Penalty
-	totals    *totals
+	totals    *counters.Totals
 }
 
 // resultName returns the value of Result.Rule.
@@ -115,7 +116,7 @@ func (r *activeRule) whose(req *Request) (w penalty.Whose) {
 // rule has used its own Rate for the request.
 func (r *activeRule) countTier(tier string, used bool) {
 	if _, known := r.Tiers[tier]; !known && used && tier != "" && len(r.Tiers) > 0 {
-		r.totals.add(numUnknownTier, 1)
+		r.totals.Add(counters.UnknownTier, 1)
 	}
 }
 
@@ -291,9 +292,9 @@ func (req *Request) countUnasked(rules []*activeRule) {
 	for _, r := range rules {
 		switch _, asked := req.cost(r.Unit); {
 		case asked && r.holds():
-			r.totals.add(numUnheld, 1)
+			r.totals.Add(counters.Unheld, 1)
 		case !asked && r.Unit != "":
-			r.totals.add(numNotAsked, 1)
+			r.totals.Add(counters.NotAsked, 1)
 		}
 	}
 }
@@ -327,24 +328,3 @@ func (e *unknownRule) Error() string {
 }
 
 func (e *unknownRule) Unwrap() error { return ErrUnknownRule }
-
-// stats returns the totals of the rule r, with the counts of its keys.
-func (r *activeRule) stats() RuleStats {
-	s := RuleStats{Rule: r.Name}
-	for i := range r.totals {
-		*counters[i].of(&s) = r.totals[i].Load()
-	}
-	if r.local == nil {
-		return s
-	}
-	c := r.local.Counts()
-	s.Allowed += c.Allowed
-	s.Denied += c.Denied
-	s.ShadowDenied += c.Shadowed
-	s.Advised += c.Advised
-	if r.remote != nil { // with a store, the keys in this process decide only while the store fails
-		s.Degraded += c.Allowed + c.Denied + c.Shadowed + c.Advised
-	}
-	s.LiveKeys, s.Evicted, s.Overflowed = r.local.Len(), c.Evicted, c.Overflowed
-	return s
-}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ratelimit-go/ratelimit/internal/costs"
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
@@ -189,7 +190,7 @@ func (r *Reservation) settleHere(actual []Cost, units, ends bool) {
 		}
 		if back := p.rule.local.Settle(p.hash, p.receipt, stays, now); back > 0 {
 			if !holds {
-				p.rule.totals.add(numGivenBack, uint64(back))
+				p.rule.totals.Add(counters.GivenBack, uint64(back))
 			}
 			l.waiters.Freed(waitline.Key{Keys: p.rule.local, Hash: p.hash})
 		}
@@ -225,9 +226,9 @@ func (l *RateLimiter) settleInStore(in *storedCharges, actual []Cost, units, end
 	sent, err = l.remote.settle(in.ctx, asks)
 	for i, rule := range rules {
 		if err != nil {
-			rule.totals.add(numErrors, 1)
+			rule.totals.Add(counters.Errors, 1)
 		} else if !rule.holds() {
-			rule.totals.add(numGivenBack, uint64(max(asks[i].Charged-asks[i].N, 0)))
+			rule.totals.Add(counters.GivenBack, uint64(max(asks[i].Charged-asks[i].N, 0)))
 		}
 	}
 	if err == nil {

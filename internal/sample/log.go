@@ -18,15 +18,17 @@ const (
 
 // A Decision is one decision of a limiter, as a [Log] writes it. Empty texts are left out, except for Rule and KeyType.
 type Decision struct {
-	Kind                 // what the line is about; Key is set even if something has failed
-	KeyType              string
-	Tier                 string
-	Cost, Limit          int
-	RetryAfter           time.Duration
-	Source               string // what has decided, such as "memory"
-	FromStore            bool   // whether the store has answered
-	Reason               string // why the request was denied, beyond that the limit is reached
-	Err                  error  // what has failed, or nil
+	Kind // what the line is about; Key is set even if something has failed
+
+	KeyType     string        // what the rule keeps a separate budget for, such as "user"
+	Tier        string        // the plan by which the rule has decided
+	Cost, Limit int           // units that the request needs, and the most that are granted at once
+	RetryAfter  time.Duration // how long to wait after a denial
+	Source      string        // what has decided, such as "memory"
+	FromStore   bool          // whether the store has answered
+	Reason      string        // why the request was denied, beyond that the limit is reached
+	Err         error         // what has failed, or nil
+
 	Client, Endpoint, IP string // of the request, if they may be written
 }
 

@@ -35,8 +35,8 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "an answer of a custom limiter's policy is not counted", file: "decision.go",
-		old: "r.totals.add(numDegraded, 1)",
-		new: "r.totals.add(numDegraded, 0)",
+		old: "r.totals.Add(counters.Degraded, 1)",
+		new: "r.totals.Add(counters.Degraded, 0)",
 		by:  "^TestErrorsOfCustomLimiters$", why: "it leaves no trace",
 	},
 	{
