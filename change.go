@@ -156,7 +156,7 @@ func (c *change) try(plan func(c *change) error) (done bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	if err := l.settings.requires(c.next); err != nil {
+	if err := c.next.missing(l.settings.required); err != nil {
 		return true, err
 	}
 	if err := c.rates.Ask(&c.calls); err != nil || c.calls.Missing() {

@@ -2,8 +2,10 @@ package ratelimit
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
@@ -211,6 +213,17 @@ func (s *ruleSet) with(from, to *activeRule) *ruleSet {
 func (s *ruleSet) named(name string) *activeRule {
 	r, _ := s.byName.Get(name)
 	return r
+}
+
+// missing returns an error that names each of the required rules that s does not have, or nil.
+func (s *ruleSet) missing(required []string) error {
+	var problems []error
+	for _, name := range required {
+		if s.named(name) == nil {
+			problems = append(problems, &ConfigError{"rules[" + strconv.Quote(name) + "]", "missing", "must exist: WithRequiredRules names it"})
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // match returns the rules that apply to endpoint.

@@ -107,8 +107,8 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "a required rule is dropped", file: "change.go",
-		old: "if err := l.settings.requires(c.next); err != nil {",
-		new: "if err := l.settings.requires(c.set); err != nil {",
+		old: "if err := c.next.missing(l.settings.required); err != nil {",
+		new: "if err := c.set.missing(l.settings.required); err != nil {",
 		by:  "^TestHooksOfChanges$", why: "code names it",
 	},
 	{
