@@ -9,6 +9,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/hooks"
+	"github.com/ratelimit-go/ratelimit/internal/override"
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
@@ -202,12 +203,12 @@ func (l *RateLimiter) ReloadAll(
 				return err
 			}
 		}
-		return l.overrides.checkOfFile(next, o)
+		return l.checkFileOverrides(next, o)
 	})
 	if err != nil {
 		return err
 	}
-	return l.overrides.setOfFile(o)
+	return l.setOverrides(override.File, o)
 }
 
 // reload replaces the rules by those in the maps, if the function accept, which gets the new rules, is nil or returns nil.

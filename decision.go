@@ -104,8 +104,7 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	if d.order.Mode.Charges() && l.settings.observer != nil {
 		d.watch = l.time.StartWatch()
 	}
-	l.overrides.read()
-	if err := d.prepare(set, l.overrides.For(ctx, l.overrides.wall)); err != nil {
+	if err := d.prepare(set, l.overrides.For(ctx)); err != nil {
 		return Result{}, err
 	}
 	if d.ruled.Block != nil {
@@ -161,9 +160,10 @@ func (l *RateLimiter) answered(ctx context.Context, d *decision) (res Result, er
 			d.origins[i].by, d.parts[i].Err = byReplay, nil
 		}
 	}
-	strike(d)
-	d.count()
-	l.overrides.count(d)
+	d.strike()
+	if d.count(); d.decided() {
+		l.overrides.Count(&d.ruled)
+	}
 	d.binding = d.answer(&res)
 	d.recordCustomGrant(&res)
 	err = d.problems()
@@ -229,7 +229,7 @@ func (d *decision) prepare(set *ruleSet, overrides override.At) error {
 		p.Keys, p.Hash, p.Shadow, p.Ends = r.keys, r.key.hash(&d.request), !r.enforces(), r.holds()
 		p.Advises = r.Mode == ModeAdvise
 		p.Want.Tier, p.N = d.request.Tier, n
-		if r.keys != nil {
+		if o.bar.Strikes = r.penal; r.keys != nil {
 			o.by = byMemory
 		}
 		if resolved {
@@ -268,7 +268,9 @@ func (d *decision) decideHere(t *engine.Timeline) {
 		parts = parts[:d.custom]
 		d.order.Revocable, d.order.Unsettled = d.order.Mode.Takes(), d.order.Mode.Takes()
 	}
-	denyPenalized(d, parts, t)
+	for i := range parts {
+		d.origins[i].bar.Deny(t, &parts[i])
+	}
 	d.Outcome = engine.DecideAll(t, parts, &d.order, 0)
 }
 

@@ -254,7 +254,7 @@ func stateOf(d *decision, i int) (by AnsweredBy, receipts int) {
 	case by != byMemory:
 		return AnsweredBy(sources[by]), 0
 	}
-	if i < len(d.order.Found) && !d.origins[i].penalized {
+	if i < len(d.order.Found) && !d.origins[i].bar.Blocks {
 		return places[d.order.Found[i].Place], d.order.Found[i].Receipts
 	}
 	// d.order.Found is empty if callers wait, and has nothing about a key that is blocked

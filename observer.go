@@ -92,10 +92,10 @@ var sources = [...]Source{
 
 // An origin says what answered for one rule of a request, and at which rate.
 type origin struct {
-	by        answerer    // what answered for the rule; 0 until the rule is asked
-	rate      Rate        // the rate that a store was asked to decide by, if a store decides
-	resolved  engine.Rate // the rate that Rule.Resolve returned, or of an Override; the field Want.Rate of the engine.Part points to it
-	penalized bool        // whether the key is blocked by the rule's Penalty
+	by       answerer    // what answered for the rule; 0 until the rule is asked
+	rate     Rate        // the rate that a store was asked to decide by, if a store decides
+	resolved engine.Rate // the rate that Rule.Resolve returned, or of an Override; the field Want.Rate of the engine.Part points to it
+	bar      engine.Bar  // the strikes by the rule's Penalty, and whether they block the key
 }
 
 // reasonOf returns the Reason of the Result for a rule's answer p. o says what gave the answer.
@@ -103,7 +103,7 @@ func reasonOf(p *engine.Part, o *origin) Reason {
 	switch {
 	case p.Granted():
 		return ""
-	case o.penalized:
+	case o.bar.Blocks:
 		return ReasonPenalty
 	case p.Ends && o.by != byPolicy:
 		return ReasonBusy

@@ -43,7 +43,8 @@ type Override struct {
 	// a rule makes the Rate unfit for it, the Override has no effect on this rule.
 	Rate Rate `json:"rate,omitzero"`
 
-	// Until is when the Override ends; the zero Time means that it lasts until it is lifted.
+	// Until is when the Override ends; the zero Time means that it lasts until it is lifted. A caller of Wait who already stands
+	// in line keeps his exemption or Rate until he is served.
 	Until time.Time `json:"until,omitzero"`
 
 	// Note is a text for people, of at most 256 bytes: who has set it, and why.

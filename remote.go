@@ -386,33 +386,17 @@ func (c *storeCaller) setResults(d *decision, results []Result) {
 		if setResult(p, res); !d.Replayed && d.order.Mode != engine.ModeDryRun {
 			r.remember(p)
 		}
-		d.origins[i].by = byStore
-		learnBlock(d, i, &res)
+		o := &d.origins[i]
+		o.by, o.bar.Blocks = byStore, res.Reason == ReasonPenalty
+		if r.penal != nil && d.order.Mode.Charges() && o.bar.Learn(p, r.whose(&d.request), d.Now) {
+			r.totals.Add(counters.Penalized, 1)
+		}
 		if !p.Shadow {
 			d.Passes = d.Passes && res.Allowed
 			d.Late = d.Late || p.Delay > d.order.Within
 		}
 	}
 	d.Late = d.Late && d.Passes
-}
-
-// learnBlock notes a block that the store tells of in res, its answer for the rule with the index i, so that FailLocal obeys it,
-// too.
-func learnBlock(d *decision, i int, res *Result) {
-	r, p := d.rules[i], &d.parts[i]
-	d.origins[i].penalized = res.Reason == ReasonPenalty
-	if r.penal == nil || !d.order.Mode.Charges() {
-		return
-	}
-	switch known := r.penal.Rest(p.Hash, d.Now) > 0; {
-	case d.origins[i].penalized:
-		most := max(r.Penalty.For, r.Penalty.Most) // RetryAfter may be longer, because the rule's own wait is
-		if r.penal.Block(p.Hash, r.whose(&d.request), d.Now.Add(min(res.RetryAfter, most)), d.Now); !known {
-			r.totals.Add(counters.Penalized, 1)
-		}
-	case known:
-		r.penal.Forget(p.Hash)
-	}
 }
 
 // remember tells the keys for FailLocal how many units a key has left in the store, divided by the replicas.
