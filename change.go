@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/match"
@@ -213,7 +214,7 @@ func (l *RateLimiter) edit(plan func(c *change) error) error {
 		c.set, c.out, c.in, c.commits = l.set.Load(), nil, nil, nil
 		return plan(c)
 	}
-	required := func() error { return l.settings.requires(c.next) }
+	required := func() error { return c.next.missing(l.settings.required) }
 	setRates := func() error { return c.rates.Ask(&c.calls, rateRefused) }
 	if done, err := c.calls.Change(&l.changing, maxTries, begin, required, setRates, c.commit); done {
 		return err
@@ -415,7 +416,7 @@ func (c *change) activate(given *givenRule, old *activeRule) (*activeRule, error
 		a.serial, a.totals = old.serial, old.totals
 	} else {
 		l.lastSerial++
-		a.serial, a.totals = l.lastSerial, new(totals)
+		a.serial, a.totals = l.lastSerial, new(counters.Totals)
 	}
 	var commit func(now instant)
 	var err error

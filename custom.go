@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
@@ -36,7 +37,7 @@ func (l *RateLimiter) askCustom(ctx context.Context, d *decision) (answered bool
 		return false, refused
 	}
 	if failed != nil && d.order.Mode != engine.ModeDryRun {
-		rule.totals.add(numErrors, 1)
+		rule.totals.Add(counters.Errors, 1)
 	}
 	d.setCustom(res)
 	p.Err = failed
@@ -104,7 +105,7 @@ func (d *decision) lookAtCustom(ctx context.Context) {
 		res = rule.policyAnswer()
 	}
 	if d.order.Mode != engine.ModeDryRun && (failed != nil || refused != nil && ctx.Err() == nil) {
-		rule.totals.add(numErrors, 1)
+		rule.totals.Add(counters.Errors, 1)
 	}
 	d.setCustom(res)
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 	"github.com/ratelimit-go/ratelimit/internal/override"
@@ -288,10 +289,10 @@ func (d *decision) count() {
 	d.request.countUnasked(d.unasked)
 	if d.Replayed {
 		for _, r := range d.rules {
-			r.totals.add(numReplayed, 1)
+			r.totals.Add(counters.Replayed, 1)
 		}
 		for _, r := range d.exempt {
-			r.totals.add(numReplayed, 1)
+			r.totals.Add(counters.Replayed, 1)
 		}
 		return
 	}
@@ -301,14 +302,14 @@ func (d *decision) count() {
 		if by == 0 || p.Keys != nil && !d.uncounted || p.Granted() && !d.Passes { // last case: this rule granted, another denied
 			continue
 		}
-		r.totals.countDecision(r.Mode, p.Granted())
+		r.totals.Decided(p.Granted(), p.Shadow, p.Advises)
 		if by == byPolicy {
-			r.totals.add(numDegraded, 1)
+			r.totals.Add(counters.Degraded, 1)
 		}
 	}
 	for _, r := range d.exempt {
 		if d.Passes && d.ruled.Of(r.Name) == nil {
-			r.totals.add(numAllowed, 1)
+			r.totals.Add(counters.Allowed, 1)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/replay"
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
@@ -93,7 +94,7 @@ func (l *RateLimiter) replayPlain(g *ruleGroup, req *Request, res *Result) bool 
 		return false
 	}
 	for _, r := range g.rules {
-		r.totals.add(numReplayed, 1)
+		r.totals.Add(counters.Replayed, 1)
 	}
 	combine(g.rules, parts[:len(g.rules)], true, req, res)
 	return true

@@ -17,7 +17,7 @@ const module = "github.com/ratelimit-go/ratelimit"
 // type of the root.
 var mayImport = map[string][]string{
 	".": {
-		"internal/backlog", "internal/breaker", "internal/confmap", "internal/costs", "internal/engine",
+		"internal/backlog", "internal/breaker", "internal/confmap", "internal/costs", "internal/counters", "internal/engine",
 		"internal/exact", "internal/explained", "internal/handclock", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/match",
 		"internal/override", "internal/penalty", "internal/ratetext",
 		"internal/replay", "internal/ruleconfig", "internal/sample", "internal/waitline",
@@ -33,6 +33,7 @@ var mayImport = map[string][]string{
 	"internal/match":      {},
 	"internal/confmap":    {},
 	"internal/costs":      {},
+	"internal/counters":   {"internal/keytable"},
 	"internal/handclock":  {},
 	"internal/hooks":      {},
 	"internal/running":    {},

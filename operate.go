@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
@@ -253,7 +254,7 @@ func (d *decision) strike() {
 	}
 	for i, r := range d.rules {
 		if o := &d.origins[i]; r.penal != nil && o.by == byMemory && o.bar.Strike(&d.parts[i], r.whose(&d.request), d.Now) {
-			r.totals.add(numPenalized, 1)
+			r.totals.Add(counters.Penalized, 1)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/ratelimit-go/ratelimit/internal/breaker"
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
@@ -53,7 +54,7 @@ func (c *storeCaller) activate(a, old *activeRule, carryOver bool) (commit func(
 	}
 	a.remote, a.local = remote, remote.local
 	if carryOver && old.local != nil {
-		return func(instant) { a.totals.replacedKeys(old.local.Counts()) }, nil
+		return func(instant) { a.totals.Keep(old.local.Counts()) }, nil
 	}
 	return nil, nil
 }
@@ -114,7 +115,7 @@ func (c *storeCaller) shortcut(r *activeRule, req *Request, n int64, res *Result
 	if !denied {
 		return noShortcut, 0, nil
 	}
-	r.totals.countDecision(ModeEnforce, false)
+	r.totals.Add(counters.Denied, 1)
 	*res, res.Rule = known, r.resultName()
 	return knownDenied, 0, nil
 }
@@ -210,7 +211,7 @@ func (c *storeCaller) ask(ctx context.Context, d *decision, pass breaker.Pass, c
 		d.Late = d.Late && !charge // Late means that a long Delay has prevented the charge, so it is false after a charge
 	case ctx.Err() == nil:
 		for _, r := range d.stored() {
-			r.totals.add(numErrors, 1)
+			r.totals.Add(counters.Errors, 1)
 		}
 	}
 	return err
@@ -342,7 +343,7 @@ func (c *storeCaller) giveBack(ctx context.Context, d *decision) error {
 		switch p := &d.parts[i]; {
 		case !p.Granted():
 		case err != nil:
-			r.totals.add(numErrors, 1)
+			r.totals.Add(counters.Errors, 1)
 		default:
 			p.Left = min(p.Left+p.N, p.Limit) // these are answers of the store: after answers of policies, asks is empty
 		}
@@ -376,7 +377,7 @@ func (c *storeCaller) setResults(d *decision, results []Result) {
 		o := &d.origins[i]
 		o.by, o.bar.Blocks = byStore, res.Reason == ReasonPenalty
 		if r.penal != nil && d.order.Mode.Charges() && o.bar.Learn(p, r.whose(&d.request), d.Now) {
-			r.totals.add(numPenalized, 1)
+			r.totals.Add(counters.Penalized, 1)
 		}
 		if !p.Shadow {
 			d.Passes = d.Passes && res.Allowed

@@ -2,11 +2,14 @@ package ratelimit
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
@@ -30,7 +33,7 @@ type activeRule struct {
 	remote    *remoteRule    // nil without a store
 	local     engine.Keys    // without a store, the same as the field keys; with a store, the keys for FailLocal, or nil
 	penal     *penalty.Table // strikes and blocks by the Penalty, in this process; nil without a Penalty
-	totals    *totals
+	totals    *counters.Totals
 }
 
 // resultName returns the value of Result.Rule.
@@ -115,7 +118,7 @@ func (r *activeRule) whose(req *Request) (w penalty.Whose) {
 // rule has used its own Rate for the request.
 func (r *activeRule) countTier(tier string, used bool) {
 	if _, known := r.Tiers[tier]; !known && used && tier != "" && len(r.Tiers) > 0 {
-		r.totals.add(numUnknownTier, 1)
+		r.totals.Add(counters.UnknownTier, 1)
 	}
 }
 
@@ -212,6 +215,17 @@ func (s *ruleSet) named(name string) *activeRule {
 	return r
 }
 
+// missing returns an error that names each of the required rules that s does not have, or nil.
+func (s *ruleSet) missing(required []string) error {
+	var problems []error
+	for _, name := range required {
+		if s.named(name) == nil {
+			problems = append(problems, &ConfigError{"rules[" + strconv.Quote(name) + "]", "missing", "must exist: WithRequiredRules names it"})
+		}
+	}
+	return errors.Join(problems...)
+}
+
 // match returns the rules that apply to endpoint.
 func (s *ruleSet) match(endpoint string) *ruleGroup {
 	g := s.groups.Exact.Whole[endpoint] // the method Find does the same, but is generic and so slower
@@ -290,9 +304,9 @@ func (req *Request) countUnasked(rules []*activeRule) {
 	for _, r := range rules {
 		switch _, asked := req.cost(r.Unit); {
 		case asked && r.holds():
-			r.totals.add(numUnheld, 1)
+			r.totals.Add(counters.Unheld, 1)
 		case !asked && r.Unit != "":
-			r.totals.add(numNotAsked, 1)
+			r.totals.Add(counters.NotAsked, 1)
 		}
 	}
 }
@@ -322,24 +336,3 @@ func (e *unknownRule) Error() string {
 }
 
 func (e *unknownRule) Unwrap() error { return ErrUnknownRule }
-
-// stats returns the totals of the rule r, with the counts of its keys.
-func (r *activeRule) stats() RuleStats {
-	s := RuleStats{Rule: r.Name}
-	for i := range r.totals {
-		*counters[i].of(&s) = r.totals[i].Load()
-	}
-	if r.local == nil {
-		return s
-	}
-	c := r.local.Counts()
-	s.Allowed += c.Allowed
-	s.Denied += c.Denied
-	s.ShadowDenied += c.Shadowed
-	s.Advised += c.Advised
-	if r.remote != nil { // with a store, the keys in this process decide only while the store fails
-		s.Degraded += c.Allowed + c.Denied + c.Shadowed + c.Advised
-	}
-	s.LiveKeys, s.Evicted, s.Overflowed = r.local.Len(), c.Evicted, c.Overflowed
-	return s
-}

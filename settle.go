@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ratelimit-go/ratelimit/internal/costs"
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
@@ -197,7 +198,7 @@ func (l *RateLimiter) settleHere(
 		}
 		if back := c.rule.local.Settle(c.hash, c.receipt, stays, now); back > 0 {
 			if !holds {
-				c.rule.totals.add(numGivenBack, uint64(back))
+				c.rule.totals.Add(counters.GivenBack, uint64(back))
 			}
 			l.waiters.Freed(key)
 		}
@@ -221,9 +222,9 @@ func (c *storeCaller) settleAll(ctx context.Context, asks []Ask, rules []*active
 	sent, err = c.settle(ctx, asks)
 	for i, rule := range rules {
 		if err != nil {
-			rule.totals.add(numErrors, 1)
+			rule.totals.Add(counters.Errors, 1)
 		} else if !rule.holds() {
-			rule.totals.add(numGivenBack, uint64(max(asks[i].Charged-asks[i].N, 0)))
+			rule.totals.Add(counters.GivenBack, uint64(max(asks[i].Charged-asks[i].N, 0)))
 		}
 	}
 	return sent, err

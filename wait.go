@@ -59,14 +59,14 @@ func Wait(ctx context.Context, l Limiter, key string, n int) (Result, error) {
 // Wait of a [LeakyBucket] returns only after the request's Delay. If the Delay would end after the deadline of ctx, it
 // fails at once and takes nothing. But if ctx is canceled during the Delay, the units stay taken.
 func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (res Result, err error) {
-	if k.solo != nil {
-		return k.solo.wait(ctx, key, n)
+	switch {
+	case n == 0:
+		return k.Take(ctx, key, 0)
+	case k.solo != nil:
+		return k.solo.limiter.Wait(ctx, Request{Client: key, Cost: n})
 	}
 	if err := k.refusal(ctx, n); err != nil {
 		return Result{}, err
-	}
-	if n == 0 {
-		return k.Peek(key), nil
 	}
 	h := keytable.HashOf(key)
 	spots := [1]engine.Spot{engine.SpotOf(&k.engine, h, int64(n))}

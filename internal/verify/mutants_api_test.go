@@ -35,8 +35,8 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "an answer of a custom limiter's policy is not counted", file: "decision.go",
-		old: "r.totals.add(numDegraded, 1)",
-		new: "r.totals.add(numDegraded, 0)",
+		old: "r.totals.Add(counters.Degraded, 1)",
+		new: "r.totals.Add(counters.Degraded, 0)",
 		by:  "^TestErrorsOfCustomLimiters$", why: "it leaves no trace",
 	},
 	{
@@ -107,8 +107,8 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "a required rule is dropped", file: "change.go",
-		old: "return l.settings.requires(c.next)",
-		new: "return l.settings.requires(c.set)",
+		old: "return c.next.missing(l.settings.required)",
+		new: "return c.set.missing(l.settings.required)",
 		by:  "^TestHooksOfChanges$", why: "code names it",
 	},
 	{

@@ -28,7 +28,7 @@ var reserveMutants = []mutant{
 	},
 	{
 		name: "what comes back is not counted", file: "settle.go",
-		old: "c.rule.totals.add(numGivenBack, uint64(back))",
+		old: "c.rule.totals.Add(counters.GivenBack, uint64(back))",
 		new: "_ = back",
 		by:  "^TestReservationsEnd$", why: "RuleStats.GivenBack counts it",
 	},

@@ -160,13 +160,13 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "one rule with a store counts denials as grants", file: "decision.go",
-		old: "r.totals.countDecision(r.Mode, p.Granted())",
-		new: "r.totals.countDecision(r.Mode, true)",
+		old: "r.totals.Decided(p.Granted(), p.Shadow, p.Advises)",
+		new: "r.totals.Decided(true, false, false)",
 		by:  "^TestOneStoredRule$", why: "the totals of the rule would be wrong",
 	},
 	{
 		name: "one rule with a store does not count errors", file: "remote.go",
-		old: "case ctx.Err() == nil:\n\t\tfor _, r := range d.stored() {\n\t\t\tr.totals.add(numErrors, 1)",
+		old: "case ctx.Err() == nil:\n\t\tfor _, r := range d.stored() {\n\t\t\tr.totals.Add(counters.Errors, 1)",
 		new: "case ctx.Err() == nil:\n\t\tfor _, r := range d.stored() {\n\t\t\t_ = r",
 		by:  "^TestOneStoredRule$", why: "the totals of the rule would be wrong",
 	},

@@ -71,7 +71,7 @@ var settleMutants = []mutant{
 	},
 	{
 		name: "a settlement that fails is not counted", file: "remote.go",
-		old: "r.totals.add(numErrors, 1)\n\t\tdefault:",
+		old: "r.totals.Add(counters.Errors, 1)\n\t\tdefault:",
 		new: "_ = r\n\t\tdefault:",
 		by:  "^TestSettleBesideACustomLimiter$", why: "it leaves no trace",
 	},

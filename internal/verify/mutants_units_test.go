@@ -40,8 +40,8 @@ var unitsMutants = []mutant{
 	},
 	{
 		name: "a rule that is not asked is not counted", file: "ruleset.go",
-		old: "r.totals.add(numNotAsked, 1)",
-		new: "r.totals.add(numNotAsked, 0)",
+		old: "r.totals.Add(counters.NotAsked, 1)",
+		new: "r.totals.Add(counters.NotAsked, 0)",
 		by:  "^TestUnits", why: "a code path that forgot its units would not be noticed",
 	},
 	{
