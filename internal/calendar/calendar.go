@@ -8,6 +8,7 @@ package calendar
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -82,10 +83,8 @@ func Parse(text string) (Window, error) {
 		}
 		day, rest = int(n), rest[3:]
 	}
-	for _, word := range rest {
-		if word == "from" {
-			return Window{}, &Error{PartForm, Form}
-		}
+	if slices.Contains(rest, "from") {
+		return Window{}, &Error{PartForm, Form}
 	}
 	return New(unit, day, strings.Join(rest, " "))
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -35,15 +36,16 @@ func TestParse(t *testing.T) {
 		assert.Equal(t, want, w.String(), "%q", text)
 		again, err := Parse(w.String())
 		require.NoError(t, err, "%q", text)
-		assert.True(t, w == again, "%q: equal windows are equal by ==", text)
+		same := w == again
+		assert.True(t, same, "%q: equal windows are equal by ==", text)
 		assert.Equal(t, want == "" || want == "first", w.Calendar() == nil, "%q", text)
 	}
 	w, err := Parse("first")
 	require.NoError(t, err)
-	assert.True(t, w == First)
+	assert.Equal(t, First, w)
 	w, err = New("", 1, "UTC")
 	require.NoError(t, err)
-	assert.True(t, w == Window{})
+	assert.Equal(t, Window{}, w)
 }
 
 // TestParseErrors has texts that describe no window, the part that is wrong, and the error.
@@ -56,7 +58,7 @@ func TestParseErrors(t *testing.T) {
 		part Part
 		want string
 	}{
-		{"mounth", PartUnit, `its unit is unknown; did you mean "month"?`},
+		{"moonth", PartUnit, `its unit is unknown; did you mean "month"?`},
 		{"Month Europe/Berlin", PartUnit, `its unit is unknown; did you mean "month"?`},
 		{"frist", PartUnit, `its unit is unknown; did you mean "first"?`},
 		{"quarter", PartUnit, units},
@@ -142,7 +144,8 @@ func TestShared(t *testing.T) {
 	}
 	wg.Wait()
 	for _, w := range all {
-		assert.True(t, w == all[0])
+		same := w == all[0]
+		assert.True(t, same)
 	}
 }
 
@@ -295,7 +298,7 @@ func TestEdgesDoNotAllocate(t *testing.T) {
 // FuzzParse requires that what Parse returns has a text that Parse returns it for.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
-		"", "first", "day", "month from day 15 Europe/Berlin", "year  UTC", "mounth", "week ../x", "month from day 99",
+		"", "first", "day", "month from day 15 Europe/Berlin", "year  UTC", "moonth", "week ../x", "month from day 99",
 	} {
 		f.Add(text)
 	}
@@ -308,26 +311,26 @@ func FuzzParse(f *testing.F) {
 		}
 		again, err := Parse(w.String())
 		require.NoError(t, err)
-		require.True(t, w == again)
+		same := w == again
+		require.True(t, same)
 		require.LessOrEqual(t, len(w.String()), len("month from day 28 ")+maxZoneName)
 	})
 }
 
 // FuzzEdges requires that each instant is in its window, and that windows follow each other without a gap.
 func FuzzEdges(f *testing.F) {
+	zones := strings.Fields(zoneNames)
 	for _, at := range []int64{0, math.MinInt64, math.MaxInt64, 1_325_239_200e9, 1_541_300_400e9} {
-		f.Add(uint8(0), uint8(15), "Pacific/Apia", at)
-		f.Add(uint8(2), uint8(15), "America/Sao_Paulo", at)
+		f.Add(uint8(0), uint8(15), uint16(0), at)
+		f.Add(uint8(2), uint8(15), uint16(slices.Index(zones, "Pacific/Apia")), at)
 	}
-	f.Fuzz(func(t *testing.T, u, d uint8, zone string, at int64) {
+	f.Fuzz(func(t *testing.T, u, d uint8, zone uint16, at int64) {
 		which, first := day+unit(u%4), 1
 		if which == month {
 			first += int(d % maxDay)
 		}
-		w, err := New(unitNames[which], first, zone)
-		if err != nil {
-			t.Skip()
-		}
+		w, err := New(unitNames[which], first, zones[int(zone)%len(zones)])
+		require.NoError(t, err)
 		c := w.Calendar()
 		begin, end := c.Edges(at)
 		require.LessOrEqual(t, begin, at)

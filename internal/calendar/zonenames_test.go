@@ -39,7 +39,7 @@ func writeZoneNames(t *testing.T) {
 	require.NoError(t, err)
 	zones, err := zip.OpenReader(filepath.Join(strings.TrimSpace(string(out)), "lib", "time", "zoneinfo.zip"))
 	require.NoError(t, err)
-	defer zones.Close()
+	defer func() { require.NoError(t, zones.Close()) }()
 	var names []string
 	for _, f := range zones.File {
 		if !strings.HasSuffix(f.Name, "/") && f.Name != "Factory" { // which is the zone of machines that have none

@@ -27,11 +27,11 @@ var hardZones = []string{
 // TestCalendars compares the edges of all windows from 1970 to 2037 with a walk over the local dates of the zone. A
 // plain run does so for the hard zones and for some others, and with RATELIMIT_SOAK=1 the test does so for all.
 func TestCalendars(t *testing.T) {
-	zones, step := hardZones, int64(3600)
+	zones := hardZones
 	others := zonesOfGo(t)
 	switch {
 	case os.Getenv("RATELIMIT_SOAK") == "1":
-		zones, step = others, 900
+		zones = others
 	case !testing.Short():
 		r := rand.New(rand.NewPCG(24, 6))
 		for range 8 {
@@ -40,7 +40,7 @@ func TestCalendars(t *testing.T) {
 	}
 	edges := 0
 	for _, zone := range zones {
-		edges += compareZone(t, zone, step)
+		edges += compareZone(t, zone)
 	}
 	t.Logf("%d edges in %d zones", edges, len(zones))
 	require.Greater(t, edges, len(zones)*50_000)
@@ -52,7 +52,7 @@ func zonesOfGo(t *testing.T) (names []string) {
 	require.NoError(t, err)
 	zones, err := zip.OpenReader(filepath.Join(strings.TrimSpace(string(out)), "lib", "time", "zoneinfo.zip"))
 	require.NoError(t, err)
-	defer zones.Close()
+	defer func() { require.NoError(t, zones.Close()) }()
 	for _, f := range zones.File {
 		if !strings.HasSuffix(f.Name, "/") {
 			names = append(names, f.Name)
@@ -63,8 +63,8 @@ func zonesOfGo(t *testing.T) (names []string) {
 }
 
 // compareZone compares the edges of all calendars of a zone with its local dates, and returns how many edges there are.
-func compareZone(t *testing.T, zone string, step int64) (edges int) {
-	dates := walkDates(t, zone, step)
+func compareZone(t *testing.T, zone string) (edges int) {
+	dates := walkDates(t, zone)
 	for _, unit := range []string{"day", "week", "year"} {
 		edges += dates.compare(t, unit, 1)
 	}
@@ -81,35 +81,43 @@ type dateWalk struct {
 	begins []int64 // the second at which the date first+i begins, for each i
 }
 
-// dateOf returns the local date at a second, as a number of days since 1970-01-01, and the offset from UTC.
-func dateOf(sec int64, l *time.Location) (date int64, offset int) {
+// A localDate is a date, such as 20240229.
+type localDate int
+
+// dateOf returns the local date at a second, and the offset from UTC.
+func dateOf(sec int64, l *time.Location) (date localDate, offset int) {
 	local := time.Unix(sec, 0).In(l)
 	y, m, d := local.Date()
 	_, offset = local.Zone()
-	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / 86_400, offset
+	return localDate(y*10_000 + int(m)*100 + d), offset
 }
 
-// walkDates walks over the years 1969 to 2038 in steps of some seconds, and by single seconds where the offset from UTC
-// changes. It notes each second at which the local date changes, for later or for earlier. A date then begins after
-// the last of all seconds whose local date is before it.
-func walkDates(t *testing.T, zone string, step int64) dateWalk {
+// days returns the number of days from 1970-01-01 to the date d.
+func (d localDate) days() int64 {
+	return time.Date(int(d/10_000), time.Month(d/100%100), int(d%100), 0, 0, 0, 0, time.UTC).Unix() / 86_400
+}
+
+// walkDates walks over the years 1969 to 2038 by hours, and by seconds where the offset from UTC changes. It notes each
+// second at which the local date changes, to a later or to an earlier one. A date then begins after the last of all
+// seconds whose local date is before it. No zone changes its offset in an hour and back.
+func walkDates(t *testing.T, zone string) dateWalk {
 	l, err := time.LoadLocation(zone)
 	require.NoError(t, err)
 	type change struct{ at, date int64 }
 	from, to := time.Date(1969, 1, 2, 0, 0, 0, 0, time.UTC).Unix(), time.Date(2038, 12, 30, 0, 0, 0, 0, time.UTC).Unix()
 	date, offset := dateOf(from, l)
-	changes := []change{{from, date}}
-	for sec := from; sec < to; sec += step {
-		next, nextOffset := dateOf(sec+step, l)
+	changes := []change{{from, date.days()}}
+	for sec := from; sec < to; sec += 3600 {
+		next, nextOffset := dateOf(sec+3600, l)
 		switch {
 		case nextOffset != offset:
-			for s := sec + 1; s <= sec+step; s++ {
+			for s := sec + 1; s <= sec+3600; s++ {
 				if now, _ := dateOf(s, l); now != date {
-					changes, date = append(changes, change{s, now}), now
+					changes, date = append(changes, change{s, now.days()}), now
 				}
 			}
-		case next != date: // once, somewhere between sec and sec+step
-			before, after := sec, sec+step
+		case next != date: // once, at some second of this hour
+			before, after := sec, sec+3600
 			for after-before > 1 {
 				middle := (before + after) / 2
 				if now, _ := dateOf(middle, l); now == date {
@@ -118,7 +126,7 @@ func walkDates(t *testing.T, zone string, step int64) dateWalk {
 					after = middle
 				}
 			}
-			changes = append(changes, change{after, next})
+			changes = append(changes, change{after, next.days()})
 		}
 		date, offset = next, nextOffset
 	}
@@ -239,5 +247,37 @@ func requireTouched(t *testing.T, window calendar.Window, edges []int64) {
 		if !strings.Contains(window.String(), "/") && (window.String() != "year" || windows < 8) {
 			require.EqualValues(t, most, touched, "%q within %v", window, time.Duration(length))
 		}
+	}
+}
+
+// TestCalendarTexts: texts that mean the same describe one window, and what is not a window is refused.
+func TestCalendarTexts(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                               "",
+		" first":                         "first",
+		"week UTC":                       "week",
+		"month from day 1 Europe/Berlin": "month Europe/Berlin",
+		"month  from day 15 UTC":         "month from day 15",
+	} {
+		w, err := calendar.Parse(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, w.String())
+		again, err := calendar.Parse(want)
+		require.NoError(t, err, text)
+		same := w == again
+		require.True(t, same, text)
+	}
+	for text, want := range map[string]string{
+		"moonth":                  `its unit is unknown; did you mean "month"?`,
+		"month from day 29":       "its day must be from 1 to 28: not every month has a later day",
+		"week from day 2":         "its day must be left out: only a month can begin on another day",
+		"first Europe/Berlin":     "its zone must be left out: only a day, week, month or year has a zone",
+		"day Europe/berlin":       `its zone is unknown; did you mean "Europe/Berlin"?`,
+		"day right/Europe/Berlin": `its zone is unknown; did you mean "Europe/Berlin"?`,
+		"day CEST":                `its zone is unknown: must be a name of the IANA time zone database, such as "Europe/Berlin"`,
+		"month UTC from day 15":   calendar.Form,
+	} {
+		_, err := calendar.Parse(text)
+		require.EqualError(t, err, want, text)
 	}
 }
