@@ -79,6 +79,7 @@ type dateWalk struct {
 	zone   string
 	first  int64   // the first date, as a number of days since 1970-01-01
 	begins []int64 // the second at which the date first+i begins, for each i
+	ahead  []int64 // the last second before clocks are set back over midnight, each time: the date has not begun yet
 }
 
 // A localDate is a date, such as 20240229.
@@ -132,6 +133,11 @@ func walkDates(t *testing.T, zone string) dateWalk {
 	}
 	w := dateWalk{zone: zone, first: changes[0].date + 1}
 	last := changes[len(changes)-1].date
+	for i, c := range changes[1:] {
+		if c.date < changes[i].date {
+			w.ahead = append(w.ahead, c.at-1)
+		}
+	}
 	w.begins = make([]int64, last-w.first+1)
 	for i := len(changes) - 2; i >= 0; i-- {
 		for ; last >= w.first && last > changes[i].date; last-- {
@@ -148,6 +154,7 @@ func (w *dateWalk) compare(t *testing.T, unit string, day int) (edges int) {
 	c := window.Calendar()
 	r := rand.New(rand.NewPCG(1, 2))
 	var begin int64
+	ahead := w.ahead
 	for i, end := range w.begins {
 		date := time.Unix((w.first+int64(i))*86_400, 0).UTC()
 		switch {
@@ -159,7 +166,11 @@ func (w *dateWalk) compare(t *testing.T, unit string, day int) (edges int) {
 		}
 		if edges++; edges > 1 {
 			begin, end, last := begin*1e9, end*1e9, end*1e9-1
-			for _, now := range []int64{begin, begin + r.Int64N(last-begin+1), last} {
+			instants := []int64{begin, begin + r.Int64N(last-begin+1), last}
+			for ; len(ahead) > 0 && ahead[0] < end/1e9; ahead = ahead[1:] {
+				instants = append(instants, max(ahead[0]*1e9, begin))
+			}
+			for _, now := range instants {
 				b, e := c.Edges(now)
 				if b != begin || e != end {
 					require.Failf(t, "wrong edges", "%s at %v: %v to %v in place of %v to %v",
