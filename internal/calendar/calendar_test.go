@@ -131,7 +131,7 @@ func TestZoneData(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestShared: goroutines that describe the same window get the same calendar.
+// TestShared: goroutines that describe the same window get the same calendar, and other windows share its zone.
 func TestShared(t *testing.T) {
 	var all [8]Window
 	var wg sync.WaitGroup
@@ -147,6 +147,9 @@ func TestShared(t *testing.T) {
 		same := w == all[0]
 		assert.True(t, same)
 	}
+	w, err := Parse("week Asia/Tokyo")
+	require.NoError(t, err)
+	assert.Same(t, w.calendar.zone, all[0].calendar.zone, "calendars of one zone share it")
 }
 
 // TestEdges has an instant for each kind of edge, and the begin and the end of its window.
@@ -383,7 +386,7 @@ func BenchmarkParse(b *testing.B) {
 	b.Run("new", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			z, err := loadZone("Europe/Berlin")
+			z, err := zoneFrom("Europe/Berlin", time.LoadLocation)
 			require.NoError(b, err)
 			newCalendar(month, 15, z)
 		}

@@ -103,7 +103,23 @@ func loadZone(name string) (*zone, error) {
 	if name == "" {
 		return utcZone, nil
 	}
-	return zoneFrom(name, time.LoadLocation)
+	loaded.RLock()
+	z := loaded.zones[name]
+	loaded.RUnlock()
+	if z != nil {
+		return z, nil
+	}
+	z, err := zoneFrom(name, time.LoadLocation)
+	if err != nil {
+		return nil, err
+	}
+	loaded.Lock()
+	defer loaded.Unlock()
+	if other := loaded.zones[name]; other != nil { // another goroutine was faster
+		return other, nil
+	}
+	loaded.zones[strings.Clone(name)] = z
+	return z, nil
 }
 
 var utcZone = newZone(time.UTC)
