@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"internal/replay":     {"internal/engine", "internal/keytable"},
 	"internal/backlog":    {"internal/keytable"},
 	"internal/breaker":    {"internal/keytable"},
+	"internal/calendar":   {"internal/confmap"},
 	"internal/keytable":   {},
 	"internal/keyspec":    {"internal/keytable"},
 	"internal/match":      {},
