@@ -131,11 +131,11 @@ func (l *RateLimiter) ReloadIf(configs []map[string]any, defaultConfig map[strin
 func (l *RateLimiter) ReloadAll(
 	configs []map[string]any, defaultConfig map[string]any, o []Override, accept func([]Rule, *Rule) error,
 ) error {
-	err := l.reload(configs, defaultConfig, accept, func(next *ruleSet) error { return l.checkFileOverrides(next, o) })
+	err := l.reload(configs, defaultConfig, accept, func(next *ruleSet) error { return checkFileOverrides(l.settings.store, next, o) })
 	if err != nil {
 		return err
 	}
-	return l.setOverrides(override.File, o)
+	return setOverrides(&l.overrides, override.File, o)
 }
 
 // reload replaces the rules by those in the maps if the functions accept and check, which get the new rules, return nil.

@@ -160,7 +160,7 @@ func (l *RateLimiter) answered(ctx context.Context, d *decision) (res Result, er
 			d.origins[i].by, d.parts[i].Err = byReplay, nil
 		}
 	}
-	d.strike()
+	strike(d)
 	if d.count(); d.decided() {
 		l.overrides.Count(&d.ruled)
 	}

@@ -71,16 +71,16 @@ func (l *RateLimiter) Override(ctx context.Context, o ...Override) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
-	if err := l.checkOverrides(l.set.Load(), o, l.overrides.Time()); err != nil || len(o) == 0 {
+	if err := checkOverrides(l.settings.store, l.set.Load(), o, l.overrides.Time()); err != nil || len(o) == 0 {
 		return err
 	}
 	ctx = orBackground(ctx)
 	if o[0].Effect == EffectPardon {
-		return l.pardon(ctx, o)
+		return pardon(ctx, l, o)
 	}
 	list, ok := l.overrides.Source.(sharedList)
 	if !ok {
-		return l.setOverrides(override.Code, o)
+		return setOverrides(&l.overrides, override.Code, o)
 	}
 	switch err := list.store.SetOverrides(ctx, list.name, o); {
 	case errors.Is(err, ErrInvalidConfig): // the list would be too long
@@ -99,10 +99,10 @@ func (l *RateLimiter) ReloadOverrides(o ...Override) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
-	if err := l.checkFileOverrides(l.set.Load(), o); err != nil {
+	if err := checkFileOverrides(l.settings.store, l.set.Load(), o); err != nil {
 		return err
 	}
-	return l.setOverrides(override.File, o)
+	return setOverrides(&l.overrides, override.File, o)
 }
 
 // Overrides returns all Overrides that have not ended, also those of other processes and of files, in the order of the
@@ -132,16 +132,16 @@ func wallOf(c Clock) time.Time {
 	return time.Now().Round(0)
 }
 
-// setOverrides sets the Overrides o, which are valid, in a layer of this process. If it is that of the file, they replace it.
-func (l *RateLimiter) setOverrides(layer override.Layer, o []Override) error {
-	if n, ok := l.overrides.Apply(layer, entriesOf(o), layer == override.File); !ok {
+// setOverrides sets the Overrides o, which are valid, in a layer of b. If it is that of the file, they replace it.
+func setOverrides(b *override.Board, layer override.Layer, o []Override) error {
+	if n, ok := b.Apply(layer, entriesOf(o), layer == override.File); !ok {
 		return &ConfigError{"overrides", n, "must be at most " + strconv.Itoa(override.MaxOwn)}
 	}
 	return nil
 }
 
 // checkFileOverrides returns everything that is wrong with the Overrides in all, which a file has, for the rules in set.
-func (l *RateLimiter) checkFileOverrides(set *ruleSet, all []Override) error {
+func checkFileOverrides(store Store, set *ruleSet, all []Override) error {
 	if len(all) > override.MaxOwn {
 		return &ConfigError{"overrides", len(all), "must be at most " + strconv.Itoa(override.MaxOwn)}
 	}
@@ -150,12 +150,12 @@ func (l *RateLimiter) checkFileOverrides(set *ruleSet, all []Override) error {
 			return &ConfigError{"overrides[" + strconv.Itoa(i) + "].effect", strconv.Quote(effect), `must be one of "block", "exempt", "rate"`}
 		}
 	}
-	return l.checkOverrides(set, all, time.Time{}) // all are in the future of this time: those that have ended are left out
+	return checkOverrides(store, set, all, time.Time{}) // all are in the future of this time: those that have ended are left out
 }
 
 // checkOverrides returns everything that is wrong with these Overrides at the time now, for the rules in set.
-func (l *RateLimiter) checkOverrides(set *ruleSet, all []Override, now time.Time) error {
-	check := newRuleCheck(l.settings.store)
+func checkOverrides(store Store, set *ruleSet, all []Override, now time.Time) error {
+	check := newRuleCheck(store)
 	for i := range all {
 		x, path := all[i].out(), "overrides["+strconv.Itoa(i)+"]"
 		if (x.Effect == EffectPardon) != (all[0].Effect == EffectPardon) {
@@ -248,7 +248,7 @@ func penaltyRest(d *decision, t *engine.Timeline) (rest time.Duration) {
 }
 
 // strike counts the denial of d as a strike for each of its rules that has a Penalty and denies.
-func (d *decision) strike() {
+func strike(d *decision) {
 	if d.Passes || d.noStrike || d.order.Mode != engine.ModeTake || d.Replayed {
 		return
 	}
@@ -261,7 +261,7 @@ func (d *decision) strike() {
 
 // pardon ends the running blocks of those whom the Overrides in all name, all of which have EffectPardon. With a store, it
 // can find only the keys that are of the client alone, or of the address alone.
-func (l *RateLimiter) pardon(ctx context.Context, all []Override) error {
+func pardon(ctx context.Context, l *RateLimiter, all []Override) error {
 	var asks []Ask
 	entries, rules := entriesOf(all), l.set.Load().rules
 	each := func(do func(whom *override.Entry, given string, r *activeRule)) {
