@@ -303,20 +303,20 @@ func partOf(o *override.Override) keyspec.Kind {
 }
 
 // denyBlocked denies d, because an override blocks the request, and returns the answer.
-func (l *RateLimiter) denyBlocked(ctx context.Context, d *decision) (res Result, err error) {
+func (l *RateLimiter) denyBlocked(ctx context.Context, d *decision) (res Result) {
 	rest := d.ruled.Rest()
 	res = Result{RetryAfter: rest, ResetAfter: rest, Reason: ReasonOverride}
 	clear(d.exempt)
 	d.rules, d.exempt, d.Now = nil, d.exempt[:0], l.time.Now() // d.parts stays as it is, so that free clears it
 	if !d.decided() {
-		return res, nil
+		return res
 	}
 	l.overrides.Blocked.Add(1)
 	if l.settings.observer != nil {
 		hash := keytable.HashOfPair(d.request.Client, d.request.IP)
 		l.tell(ctx, &d.request, nil, &verdicts{by: byOverride, hash: hash, now: d.Now}, -1, &res, nil, d.watch.Elapsed(&l.time))
 	}
-	return res, nil
+	return res
 }
 
 // A Penalty makes a rule block a key for some time after many denials. The zero Penalty does not.
@@ -355,8 +355,11 @@ func (c *change) penalties(a, old *activeRule, carryOver bool) (commit func(now 
 	}
 }
 
-// penaltyRest returns how long a rule's Penalty still blocks the request of d, or 0.
-func penaltyRest(d *decision, t *engine.Timeline) (rest time.Duration) {
+// barredFor returns how long an Override or a Penalty still blocks the request of d, or 0.
+func barredFor(d *decision, t *engine.Timeline) (rest time.Duration) {
+	if d.ruled.Block != nil {
+		return d.ruled.Rest()
+	}
 	for i := range d.parts {
 		rest = max(rest, d.origins[i].bar.Rest(t, &d.parts[i]))
 	}

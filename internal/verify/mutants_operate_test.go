@@ -172,8 +172,8 @@ var operateMutants = []mutant{
 	},
 	{
 		name: "a record beats a block", file: "decision.go",
-		old: "if d.ruled.Block != nil {\n\t\treturn l.denyBlocked(ctx, d)\n\t}\n\treturn l.decide",
-		new: "if d.ruled.Block != nil && d.request.ID == \"\" {\n\t\treturn l.denyBlocked(ctx, d)\n\t}\n\treturn l.decide",
+		old: "if d.ruled.Block != nil {\n\t\treturn l.denyBlocked(ctx, d), nil",
+		new: "if d.ruled.Block != nil && d.request.ID == \"\" {\n\t\treturn l.denyBlocked(ctx, d), nil",
 		by:  "^TestOverridesElsewhere$", why: "a block denies retries, too",
 	},
 	{
