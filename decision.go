@@ -107,9 +107,6 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	if err := d.prepare(set, l.overrides.For(ctx)); err != nil {
 		return Result{}, err
 	}
-	if d.ruled.Block != nil {
-		return l.denyBlocked(ctx, d)
-	}
 	return l.decide(ctx, d)
 }
 
@@ -124,6 +121,9 @@ var steps = [...]func(l *RateLimiter, ctx context.Context, d *decision) (answere
 
 // decide calls the functions in steps for d, which the method prepare has filled in, and returns the answer.
 func (l *RateLimiter) decide(ctx context.Context, d *decision) (res Result, err error) {
+	if d.ruled.Block != nil {
+		return l.denyBlocked(ctx, d), nil
+	}
 	defer d.endAttempt()
 	for _, step := range steps {
 		answered, err := step(l, ctx, d)

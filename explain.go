@@ -11,6 +11,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/explained"
+	"github.com/ratelimit-go/ratelimit/internal/mirror"
 )
 
 // An Explanation says what [RateLimiter.Check] would answer to a request now, and why: which rules apply, and what each
@@ -170,13 +171,13 @@ func (e *Explanation) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &in); err != nil {
 		return fmt.Errorf("ratelimit: not an explanation: %w", err)
 	}
-	explained.Copy(e, &in)
+	mirror.Copy(e, &in)
 	return nil
 }
 
 // text converts e to the type of package explained.
 func (e *Explanation) text() (out explained.Explanation) {
-	explained.Copy(&out, e)
+	mirror.Copy(&out, e)
 	return out
 }
 

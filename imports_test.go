@@ -19,8 +19,8 @@ var mayImport = map[string][]string{
 	".": {
 		"internal/backlog", "internal/breaker", "internal/confmap", "internal/costs", "internal/counters", "internal/engine",
 		"internal/exact", "internal/explained", "internal/handclock", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/match",
-		"internal/override", "internal/penalty", "internal/ratetext",
-		"internal/replay", "internal/ruleconfig", "internal/sample", "internal/waitline",
+		"internal/mirror", "internal/override", "internal/penalty", "internal/ratetext", "internal/replay",
+		"internal/ruleconfig", "internal/sample", "internal/waitline",
 	},
 	"internal/engine":     {"internal/exact", "internal/keytable", "internal/penalty"},
 	"internal/exact":      {"internal/keytable"},
@@ -32,6 +32,7 @@ var mayImport = map[string][]string{
 	"internal/keytable":   {},
 	"internal/keyspec":    {"internal/keytable"},
 	"internal/match":      {},
+	"internal/mirror":     {},
 	"internal/confmap":    {},
 	"internal/costs":      {},
 	"internal/counters":   {"internal/keytable"},

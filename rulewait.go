@@ -175,13 +175,12 @@ func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *
 	return &w.last
 }
 
-// waitBarred waits because the request of w is blocked, by an override or a Penalty, for the time that lasts returns. Then, or
-// when overrides change before, the error is ErrChanged, and the caller decides anew. If the caller cannot wait so long, it
-// returns the denial of the function deny.
-func (w *ruleWait) waitBarred(lasts func() time.Duration, deny func() (Result, error)) (Result, error) {
+// waitBarred waits while an Override or a Penalty blocks the request of d. Then, or when overrides change before, the error
+// is ErrChanged, and the caller decides anew. If the caller cannot wait so long, waitBarred returns the denial.
+func (w *ruleWait) waitBarred(d *decision) (Result, error) {
 	l := w.limiter
 	changed := l.overrides.Changed()
-	rest := lasts() // asked after Changed, so that no change in between is missed
+	rest := barredFor(d, &l.time) // asked after Changed, so that no change in between is missed
 	if rest == 0 || l.overrides.Set() != w.overrides.Set {
 		return Result{}, waitline.ErrChanged
 	}
@@ -191,10 +190,10 @@ func (w *ruleWait) waitBarred(lasts func() time.Duration, deny func() (Result, e
 	}
 	defer l.overrides.Barred.Add(-1)
 	if err != nil {
-		res, problem := deny()
+		res, problem := l.decide(w.ctx, d)
 		if res.Allowed { // the block has just been lifted
-			w.keep(w.d, res)
-			return w.hold(res, w.d.Now, problem)
+			w.keep(d, res)
+			return w.hold(res, d.Now, problem)
 		}
 		return res, errors.Join(err, problem)
 	}

@@ -184,10 +184,8 @@ func (w *ruleWait) wait() (Result, error) {
 	switch {
 	case err != nil:
 		return Result{}, err
-	case d.ruled.Block != nil:
-		return w.waitBarred(d.ruled.Rest, func() (Result, error) { return l.denyBlocked(w.ctx, d) })
-	case penaltyRest(d, &l.time) > 0:
-		return w.waitBarred(func() time.Duration { return penaltyRest(d, &l.time) }, func() (Result, error) { return l.decide(w.ctx, d) })
+	case barredFor(d, &l.time) > 0:
+		return w.waitBarred(d)
 	case !d.denies():
 		res, err := l.decide(w.ctx, d)
 		w.keep(d, res)

@@ -83,6 +83,24 @@ func NewEntry(o Override) Entry {
 	return e
 }
 
+// NewEntries returns the entries of all.
+func NewEntries(all []Override) []Entry {
+	entries := make([]Entry, len(all))
+	for i, o := range all {
+		entries[i] = NewEntry(o)
+	}
+	return entries
+}
+
+// Plain returns the overrides of the entries.
+func Plain(entries []Entry) []Override {
+	all := make([]Override, len(entries))
+	for i := range entries {
+		all[i] = entries[i].Override
+	}
+	return all
+}
+
 // Covers reports whether e is for all addresses of the prefix p.
 func (e *Entry) Covers(p netip.Prefix) bool {
 	return e.prefix.Bits() <= p.Bits() && e.prefix.Contains(p.Addr())

@@ -141,13 +141,13 @@ var operateMutants = []mutant{
 		by:  "^TestOverrideRates$", why: "others would get it, too",
 	},
 	{
-		name: "a rate for a named rule that all share", file: "operate.go",
+		name: "a rate for a named rule that all share", file: "override.go",
 		old: "if r.Limiter != nil || !r.key.Has(partOf(o)) {",
 		new: "if r.Limiter != nil {",
 		by:  "^TestOverrideErrors$", why: "it is refused",
 	},
 	{
-		name: "an unknown rule is accepted", file: "operate.go",
+		name: "an unknown rule is accepted", file: "override.go",
 		old: "} else if unknown = true; x.Effect != override.Lift {",
 		new: "} else if unknown = true; false {",
 		by:  "^TestOverrideErrors$", why: "it is a slip",
@@ -172,12 +172,12 @@ var operateMutants = []mutant{
 	},
 	{
 		name: "a record beats a block", file: "decision.go",
-		old: "if d.ruled.Block != nil {\n\t\treturn l.denyBlocked(ctx, d)\n\t}\n\treturn l.decide",
-		new: "if d.ruled.Block != nil && d.request.ID == \"\" {\n\t\treturn l.denyBlocked(ctx, d)\n\t}\n\treturn l.decide",
+		old: "if d.ruled.Block != nil {\n\t\treturn l.denyBlocked(ctx, d), nil",
+		new: "if d.ruled.Block != nil && d.request.ID == \"\" {\n\t\treturn l.denyBlocked(ctx, d), nil",
 		by:  "^TestOverridesElsewhere$", why: "a block denies retries, too",
 	},
 	{
-		name: "who waits is not decided on anew", file: "operate.go",
+		name: "who waits is not decided on anew", file: "override.go",
 		old: "met := touched.Find(req.Client, req.IP)\n\t\t\t\treturn !met.None()",
 		new: "met := touched.Find(req.Client, req.IP)\n\t\t\t\treturn met.None() && false",
 		by:  "^TestWaitBlocked$", why: "an override is for callers who wait, too",
@@ -237,13 +237,13 @@ var operateMutants = []mutant{
 		by:  "^TestStrikesWithoutRoom$", why: "it keeps its key",
 	},
 	{
-		name: "a look is a strike", file: "operate.go",
+		name: "a look is a strike", file: "override.go",
 		old: "d.Passes || d.noStrike || d.order.Mode != engine.ModeTake ||",
 		new: "d.Passes || d.noStrike ||",
 		by:  "^TestStrikes$", why: "it changes nothing",
 	},
 	{
-		name: "a wait is a strike", file: "operate.go",
+		name: "a wait is a strike", file: "override.go",
 		old: "d.Passes || d.noStrike ||",
 		new: "d.Passes ||",
 		by:  "^TestWaitPenalty$", why: "to wait is no abuse",
@@ -315,7 +315,7 @@ var operateMutants = []mutant{
 		by:  "^TestOverridesReadOutOfOrder$", why: "those in between would be missed",
 	},
 	{
-		name: "a blocked request leaves its rates", file: "operate.go",
+		name: "a blocked request leaves its rates", file: "override.go",
 		old: "d.rules, d.exempt, d.Now = nil, d.exempt[:0], l.time.Now()",
 		new: "d.rules, d.parts, d.exempt, d.Now = nil, d.parts[:0], d.exempt[:0], l.time.Now()",
 		by:  "^TestBlockedLeaveNothing$", why: "the next request has the same memory",

@@ -1,11 +1,12 @@
-package explained
+// Package mirror copies values between structs whose fields have the same names, but other types: those of the root package, which
+// no internal package may know, and those of an internal package that works for it.
+package mirror
 
 import "reflect"
 
 // Copy sets each field of the struct that to points to from the field of the same name in the struct that from points to. The
 // types of two such fields may differ, but one must be convertible to the other, or both are structs, or pointers to structs, or
-// lists of structs. An empty list of structs becomes nil. Copy converts an explanation of the root package to an
-// [Explanation] and back.
+// lists of structs. An empty list of structs becomes nil.
 func Copy(to, from any) { copyValue(reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem()) }
 
 func copyValue(to, from reflect.Value) {
