@@ -72,6 +72,13 @@ type Config struct {
 	// instead. 0 means a second.
 	BusyRetry time.Duration
 
+	// Jitter, if it is not 0, makes the waits that clients are told longer by a random part of them, of at
+	// most Jitter: from 0 to 1. With 0.1, a client that must wait for 60 s is told from 60 to 66 s. So the
+	// clients that a window has denied, or that were told when it ends, do not all come back at once. The
+	// waits are those in Retry-After, in the t of RateLimit and in Grpc-Retry-Pushback-Ms; both fields of one
+	// response have the same part. The limits do not change, and the [Info] has the exact time.
+	Jitter float64
+
 	// HoldExtend is for rules with [ratelimit.AlgorithmInFlight], which count a request as running for
 	// at most their Per. At this interval, the Middleware extends that time for each running request,
 	// so that Per can be short. 0 means half of the shortest Per of these rules. If the store fails, it
@@ -150,6 +157,9 @@ func New(l *ratelimit.RateLimiter, c Config) (*Middleware, error) {
 	problems = append(problems, networkProblems(c.SkipNetworks)...)
 	if c.BusyRetry < 0 {
 		problems = append(problems, wrong("busyRetry", c.BusyRetry, "must be above 0, or 0 for a second"))
+	}
+	if !(c.Jitter >= 0 && c.Jitter <= 1) { // NaN is not in the range either
+		problems = append(problems, wrong("jitter", c.Jitter, "must be from 0 to 1, such as 0.1 for a tenth"))
 	}
 	if c.Count != nil && l != nil {
 		problems = append(problems, countProblems(l)...)

@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"math/bits"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -163,6 +164,9 @@ func (v *visit) pick(rules *policies, each []ratelimit.Result, memory *[maxShown
 // mark sets the header fields that tell the client its limits. The parameter each has one Result for each
 // rule.
 func (m *Middleware) mark(v *visit, rules *policies, each []ratelimit.Result) {
+	if m.config.Jitter > 0 {
+		v.info.late = rand.Float64() * m.config.Jitter
+	}
 	var memory [maxShown]shownRule
 	shown := v.pick(rules, each, &memory)
 	v.own = rules.again(&v.info.Request, each)
@@ -195,7 +199,7 @@ func (v *visit) draft11(shown []shownRule) {
 		text = append(text, s.policy.item...)
 		text = appendParameter(text, ";r=", int64(s.Remaining))
 		if d, ok := s.effectiveWindow(); ok {
-			text = appendParameter(text, ";t=", seconds(d))
+			text = appendParameter(text, ";t=", seconds(v.info.later(d)))
 		}
 	}
 	if len(shown) == 1 && shown[0].Limit == shown[0].limit {
@@ -327,6 +331,14 @@ func seconds(d time.Duration) int64 {
 		return 0
 	}
 	return int64((d-1)/time.Second) + 1
+}
+
+// later returns the wait d in the form in which the client is told of it, see Config.Jitter.
+func (i *Info) later(d time.Duration) time.Duration {
+	if i.late == 0 || d <= 0 {
+		return d
+	}
+	return d + min(time.Duration(float64(d)*i.late), ratelimit.Never-d)
 }
 
 // itemOf returns the name of a rule as a quoted string of a structured field. Such a string contains only

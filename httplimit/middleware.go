@@ -341,7 +341,7 @@ func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, v *visit) {
 		if res.Reason == ratelimit.ReasonBusy {
 			wait = min(wait, m.config.BusyRetry+rand.N(m.config.BusyRetry))
 		}
-		v.set("Retry-After", decimal(seconds(max(wait, v.info.outer)))) // outer Middlewares must grant the retry, too
+		v.set("Retry-After", decimal(seconds(v.info.later(max(wait, v.info.outer))))) // outer Middlewares must grant the retry, too
 	}
 	info := v.info // a copy, so that only the copy is on the heap, and v stays on the stack
 	if m.config.Blocked != nil && blocked(&info.Result) {

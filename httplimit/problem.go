@@ -111,7 +111,7 @@ func writeGRPC(w http.ResponseWriter, r *http.Request, status int, i *Info) {
 	h.Set("Grpc-Message", message)
 	h.Set("Cache-Control", "no-store")
 	if i != nil {
-		h.Set("Grpc-Retry-Pushback-Ms", strconv.FormatInt(pushback(i.Result, i.outer, r), 10))
+		h.Set("Grpc-Retry-Pushback-Ms", strconv.FormatInt(pushback(i, r), 10))
 	}
 	w.WriteHeader(http.StatusOK)
 }
@@ -121,10 +121,11 @@ func writeGRPC(w http.ResponseWriter, r *http.Request, status int, i *Info) {
 const maxPushback = 10 * time.Second
 
 // pushback returns after how many milliseconds a gRPC client may try again. If the wait is longer than
-// maxPushback or than the timeout of the client, it returns -1, which tells the client not to try again. outer is
-// the time until the Middlewares further out, which have granted the request, would grant it again.
-func pushback(res ratelimit.Result, outer time.Duration, r *http.Request) int64 {
-	res.RetryAfter = max(res.RetryAfter, outer)
+// maxPushback or than the timeout of the client, it returns -1, which tells the client not to try again. The
+// wait includes that until the Middlewares further out, which have granted the request, would grant it again.
+func pushback(i *Info, r *http.Request) int64 {
+	res := i.Result
+	res.RetryAfter = i.later(max(res.RetryAfter, i.outer))
 	ms, ok := res.RetryAfterMs()
 	wait := time.Duration(ms) * time.Millisecond
 	switch {

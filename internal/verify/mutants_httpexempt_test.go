@@ -106,6 +106,30 @@ var httpExemptMutants = []mutant{
 		by:  "^TestHTTPNames$", why: "the service has found the address itself",
 	},
 	{
+		name: "a wait in a header field that is exact in another", file: "httplimit/headers.go",
+		old: "seconds(v.info.later(d))",
+		new: "seconds(d)",
+		by:  "^TestHTTPJitter$", why: "one response says one time",
+	},
+	{
+		name: "a wait that is told shorter than it is", file: "httplimit/headers.go",
+		old: "return d + min(time.Duration(float64(d)*i.late), ratelimit.Never-d)",
+		new: "return d - min(time.Duration(float64(d)*i.late), ratelimit.Never-d)",
+		by:  "^TestHTTPJitter$", why: "the client would be denied again",
+	},
+	{
+		name: "all clients are told the same time", file: "httplimit/headers.go",
+		old: "v.info.late = rand.Float64() * m.config.Jitter",
+		new: "v.info.late = m.config.Jitter + 0*rand.Float64()",
+		by:  "^TestHTTPJitter$", why: "they would come back at once",
+	},
+	{
+		name: "any Jitter is accepted", file: "httplimit/config.go",
+		old: "if !(c.Jitter >= 0 && c.Jitter <= 1) {",
+		new: "if c.Jitter < 0 || c.Jitter > 1 {",
+		by:  "^TestHTTPJitterErrors$", why: "NaN is no part",
+	},
+	{
 		name: "a page for each method", file: "httplimit/debug.go",
 		old: "if r.Method != http.MethodGet && r.Method != http.MethodHead {",
 		new: "if false {",
