@@ -376,7 +376,8 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 			if err != nil {
 				by = byPolicy
 			}
-			l.tell(ctx, req, g.rules, &verdicts{by: by, hash: hash, n: n, now: now}, 0, res, err, watch.Elapsed(&l.time))
+			vs := verdicts{by: by, parts: []engine.Part{{Question: engine.Question{Hash: hash, N: n}}}, now: now}
+			l.tell(ctx, req, g.rules, &vs, 0, res, err, watch.Elapsed(&l.time))
 		}
 		return true, err
 	case len(rules) <= 2:
