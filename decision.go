@@ -168,7 +168,7 @@ func (l *RateLimiter) answered(ctx context.Context, d *decision) (res Result, er
 	d.recordCustomGrant(&res)
 	err = d.problems()
 	if l.settings.observer != nil && d.decided() {
-		vs := verdicts{parts: d.parts, origins: d.origins, now: d.Now, freed: d.ruled.Freed > 0}
+		vs := verdicts{parts: d.parts, origins: d.origins, now: d.Now, ruled: d.ruled.Freed > 0}
 		l.tell(ctx, &d.request, d.rules, &vs, d.binding, &res, err, d.watch.Elapsed(&l.time))
 	}
 	return res, err

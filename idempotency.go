@@ -36,12 +36,12 @@ func WithRequestIDs(ttl time.Duration) Option {
 // setRequestIDs prepares l for requests with an ID, if it has the option WithRequestIDs.
 func (l *RateLimiter) setRequestIDs() error {
 	set := &l.settings
-	switch ok := false; {
+	switch {
 	case set.requestIDs == 0 || set.single:
 	case l.remote == nil:
 		l.records = replay.New(set.maxKeys)
 	default:
-		if l.remote.once, ok = set.store.(StoreReplayer); !ok {
+		if _, l.remote.once = set.store.(StoreReplayer); !l.remote.once {
 			return &ConfigError{"store", fmt.Sprintf("%T", set.store), "must have a method Once: requests have IDs"}
 		}
 	}
@@ -50,7 +50,7 @@ func (l *RateLimiter) setRequestIDs() error {
 
 // takesID returns an error if req has an ID that the limiter cannot use. The parameter take is true if req takes units.
 func (l *RateLimiter) takesID(req *Request, take bool) error {
-	if req.ID == "" || !take || l.records != nil || l.remote != nil && l.remote.once != nil {
+	if req.ID == "" || !take || l.records != nil || l.remote != nil && l.remote.once {
 		return nil
 	}
 	return &ConfigError{"id", confmap.Describe(req.ID), "must be empty: the limiter has no WithRequestIDs"}
@@ -168,7 +168,7 @@ func (l *RateLimiter) recorded(ctx context.Context, d *decision) bool {
 	switch {
 	case d.request.ID == "" || !d.order.Mode.Takes():
 		return false
-	case l.remote != nil && l.remote.once != nil:
+	case l.remote != nil && l.remote.once:
 		return l.remote.granted(ctx, d)
 	}
 	return d.records.Find(d.id, l.time.Now(), nil, false)
@@ -178,17 +178,14 @@ func (l *RateLimiter) recorded(ctx context.Context, d *decision) bool {
 // Nothing changes, and the circuit breakers do not learn how the call of the store ended.
 func (l *RateLimiter) replayDry(ctx context.Context, d *decision) bool {
 	now, c := l.time.Now(), l.remote
-	if c == nil || c.once == nil {
+	if c == nil || !c.once {
 		if !d.records.Find(d.id, now, d.parts, false) {
 			return false
 		}
 	} else {
-		if c.breakers.Refusal(c.resolveAll(d)|c.recordPart(d), now) != nil {
-			return false
-		}
-		asks := asksFor(d)
-		results, found, err := c.once.Once(ctx, *c.attemptOf(&d.request, true), asks)
-		if complete(results, asks, err) != nil || !found {
+		parts := c.resolveAll(d) | c.recordPart(d)
+		results, found, err := c.Look(ctx, parts, now, c.attemptOf(&d.request, true), asksFor(d))
+		if err != nil || !found {
 			return false
 		}
 		for i := range results {

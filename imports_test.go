@@ -17,15 +17,16 @@ const module = "github.com/ratelimit-go/ratelimit"
 // type of the root.
 var mayImport = map[string][]string{
 	".": {
-		"internal/backlog", "internal/breaker", "internal/confmap", "internal/costs", "internal/counters", "internal/engine",
+		"internal/breaker", "internal/confmap", "internal/costs", "internal/counters", "internal/engine",
 		"internal/exact", "internal/explained", "internal/handclock", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/match",
 		"internal/mirror", "internal/override", "internal/penalty", "internal/ratetext", "internal/replay",
-		"internal/ruleconfig", "internal/sample", "internal/waitline",
+		"internal/ruleconfig", "internal/sample", "internal/storecall", "internal/waitline",
 	},
 	"internal/engine":     {"internal/exact", "internal/keytable", "internal/penalty"},
 	"internal/exact":      {"internal/keytable"},
 	"internal/waitline":   {"internal/engine", "internal/keytable"},
 	"internal/replay":     {"internal/engine", "internal/keytable"},
+	"internal/storecall":  {"internal/backlog", "internal/breaker", "internal/keytable"},
 	"internal/backlog":    {"internal/keytable"},
 	"internal/breaker":    {"internal/keytable"},
 	"internal/calendar":   {"internal/confmap"},

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
-	"github.com/ratelimit-go/ratelimit/internal/keytable"
 	"github.com/ratelimit-go/ratelimit/internal/sample"
 )
 
@@ -82,12 +81,10 @@ const (
 	byPolicy
 	byLimiter
 	byReplay
-	byOverride
 )
 
 var sources = [...]Source{
 	byMemory: SourceMemory, byStore: SourceStore, byPolicy: SourcePolicy, byLimiter: SourceLimiter, byReplay: SourceReplay,
-	byOverride: SourceOverride,
 }
 
 // An origin says what answered for one rule of a request, and at which rate.
@@ -116,10 +113,9 @@ type verdicts struct {
 	parts   []engine.Part
 	origins []origin // what answered for each part; nil if the same has answered for all parts, see the field named by
 	by      answerer
-	hash    keytable.Hash // hash of the key if only one rule was asked; the field parts is then nil
-	n       int64         // how many units this rule was asked for
-	now     instant       // the time of the decision
-	freed   bool          // whether an override exempts the request from a rule
+	now     instant // the time of the decision
+	ruled   bool    // whether an override blocks the request, or exempts it from a rule
+	whom    uint64  // if an override blocks the request, a hash of the client and IP
 }
 
 // from returns what answered for the rule with the index i in the slices of vs.
@@ -139,8 +135,8 @@ func (l *RateLimiter) tell(
 	if l.settings.observeRequests {
 		told.Request = *req
 	}
-	if len(rules) == 0 && (vs.freed || vs.by == byOverride) {
-		told.Source, told.Key = SourceOverride, vs.hash.Hi
+	if len(rules) == 0 && vs.ruled {
+		told.Source, told.Key = SourceOverride, vs.whom
 	}
 	if binding >= 0 || len(rules) == 0 {
 		told.Result = *res
@@ -163,26 +159,19 @@ func (l *RateLimiter) tell(
 
 // setRule sets the fields of t that describe the rule r, such as its rate. i is the index of r in the slices of vs.
 func (t *Decision) setRule(r *activeRule, req *Request, vs *verdicts, i int) {
+	p := &vs.parts[i]
 	t.Rule, t.Algorithm, t.KeyType, t.Mode, t.Source = r.Name, r.Algorithm, r.Key, r.Mode, sources[vs.from(i)]
-	t.Tier, t.Rate, t.Key, t.Unit, t.Cost = "", r.Rate, vs.hash.Hi, r.Unit, int(vs.n)
+	t.Tier, t.Rate, t.Key, t.Unit, t.Cost = "", r.Rate, p.Hash.Hi, r.Unit, int(p.N)
 	if r.Limiter != nil {
 		t.Rate = Rate{} // the rate of a custom limiter is not known here
 	}
-	if vs.parts != nil {
-		p := &vs.parts[i]
-		t.Key, t.Cost = p.Hash.Hi, int(p.N)
-		switch {
-		case p.Err != nil: // Rule.Resolve returned an invalid rate, so the rate of the rule decided
-			return
-		case p.Want.Rate != nil && vs.origins[i].rate == Rate{}:
-			t.Rate = Rate(*p.Want.Rate)
-			return
-		case p.Want.Rate != nil: // the rate that the store got; p.Want.Rate may be only this process's share of that rate
-			t.Rate = vs.origins[i].rate
-			return
-		}
-	}
-	if len(r.Tiers) > 0 {
+	switch {
+	case p.Err != nil: // Rule.Resolve returned an invalid rate, so the rate of the rule decided
+	case p.Want.Rate != nil && vs.origins[i].rate == Rate{}:
+		t.Rate = Rate(*p.Want.Rate)
+	case p.Want.Rate != nil: // the rate that the store got; p.Want.Rate may be only this process's share of that rate
+		t.Rate = vs.origins[i].rate
+	case len(r.Tiers) > 0:
 		if rate, ok := r.Tiers[req.Tier]; ok {
 			t.Tier, t.Rate = req.Tier, rate
 		}

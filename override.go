@@ -148,7 +148,7 @@ func (l *RateLimiter) Override(ctx context.Context, o ...Override) error {
 	case errors.Is(err, ErrInvalidConfig): // the list would be too long
 		return err
 	case err != nil:
-		return callError(ctx, err)
+		return l.remote.Error(ctx, err)
 	}
 	l.overrides.ReadAfter(ctx, entriesOf(o))
 	return nil
@@ -172,7 +172,7 @@ func (l *RateLimiter) ReloadOverrides(o ...Override) error {
 func (l *RateLimiter) Overrides(ctx context.Context) ([]Override, error) {
 	if ctx = orBackground(ctx); l.overrides.Source != nil {
 		if err := l.overrides.Read(ctx); err != nil {
-			return nil, callError(ctx, err)
+			return nil, l.remote.Error(ctx, err)
 		}
 	}
 	return overridesOf(l.overrides.All()), nil
@@ -314,7 +314,7 @@ func (l *RateLimiter) denyBlocked(ctx context.Context, d *decision) (res Result)
 	l.overrides.Blocked.Add(1)
 	if l.settings.observer != nil {
 		hash := keytable.HashOfPair(d.request.Client, d.request.IP)
-		l.tell(ctx, &d.request, nil, &verdicts{by: byOverride, hash: hash, now: d.Now}, -1, &res, nil, d.watch.Elapsed(&l.time))
+		l.tell(ctx, &d.request, nil, &verdicts{ruled: true, whom: hash.Hi, now: d.Now}, -1, &res, nil, d.watch.Elapsed(&l.time))
 	}
 	return res
 }
@@ -407,7 +407,7 @@ func pardon(ctx context.Context, l *RateLimiter, all []Override) error {
 			return storeError(errors.New("it has no method Pardon"))
 		}
 		if err := store.Pardon(ctx, asks); err != nil {
-			return callError(ctx, err)
+			return l.remote.Error(ctx, err)
 		}
 	}
 	each(func(whom *override.Entry, _ string, r *activeRule) {

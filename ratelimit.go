@@ -211,7 +211,7 @@ func (l *RateLimiter) Stats() []RuleStats {
 // StoreStats returns the totals of the limiter's [Store], or the zero StoreStats if it has none.
 func (l *RateLimiter) StoreStats() (s StoreStats) {
 	if l.remote != nil {
-		stats := l.remote.breakers.Stats()
+		stats := l.remote.Breakers.Stats()
 		s = StoreStats{Parts: stats.Asked, Open: stats.Open, Opened: stats.Opened, LastError: stats.Last}
 	}
 	return s
@@ -302,7 +302,7 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 		}
 	}, keys...)
 	if len(asks) > 0 {
-		problems = append(problems, l.remote.reset(ctx, asks))
+		problems = append(problems, l.remote.Reset(ctx, asks))
 	}
 	l.overrides.Wake()
 	l.retries.Wake()
@@ -346,9 +346,11 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 		if l.retries.Len() > 0 {
 			return false, nil
 		}
-		var way shortcut
-		if way, began, err = l.remote.shortcut(g.only, req, n, res); way != callRefused || g.only.local == nil {
-			return way == knownDenied, nil
+		switch began, err = l.remote.refusal(g.only, req); {
+		case err == nil:
+			return l.remote.knownDenied(g.only, req, n, res), nil
+		case g.only.local == nil:
+			return false, nil
 		}
 	}
 	ctx = orBackground(ctx)
@@ -374,7 +376,8 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 			if err != nil {
 				by = byPolicy
 			}
-			l.tell(ctx, req, g.rules, &verdicts{by: by, hash: hash, n: n, now: now}, 0, res, err, watch.Elapsed(&l.time))
+			vs := verdicts{by: by, parts: []engine.Part{{Question: engine.Question{Hash: hash, N: n}}}, now: now}
+			l.tell(ctx, req, g.rules, &vs, 0, res, err, watch.Elapsed(&l.time))
 		}
 		return true, err
 	case len(rules) <= 2:

@@ -8,11 +8,52 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/breaker"
 	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/storecall"
 )
+
+// A storeCaller decides by the store of a limiter and, while the store fails, by failure policies.
+type storeCaller struct {
+	*storecall.Caller[Ask, Result, Attempt]
+
+	settings *settings        // the limiter's settings
+	time     *engine.Timeline // the limiter's timeline, which the circuit breakers use too
+	supports func(a Ask) error
+	denier   StoreDenier // nil if the store has no method Denied, or if there is an observer, which must see each denial
+	once     bool        // whether requests may have an ID: the option WithRequestIDs is set, and the store is a StoreReplayer
+}
+
+// newStoreCaller returns a storeCaller for the store of set, or nil if set has none.
+func newStoreCaller(set *settings, t *engine.Timeline) *storeCaller {
+	if set.store == nil {
+		return nil
+	}
+	c := &storeCaller{settings: set, time: t, supports: supportsOf(set.store)}
+	c.Caller = storecall.New[Ask, Result, Attempt](set.store, storecall.Terms[Ask]{
+		Now: t.Now, Wrap: storeError, NotReset: ErrNotReset, Lasts: heldFor,
+	})
+	if set.observer == nil {
+		c.denier, _ = set.store.(StoreDenier)
+	}
+	return c
+}
+
+// heldFor returns how long the store keeps a request in flight that the ask, for Settle, should end; otherwise 0.
+func heldFor(a *Ask) time.Duration {
+	if a.Algorithm != AlgorithmInFlight || a.N > 0 {
+		return 0
+	}
+	return a.Rate.Per
+}
+
+// attemptOf returns the Attempt by which the store finds the grant of req, or records it; with look, it only looks.
+func (c *storeCaller) attemptOf(req *Request, look bool) *Attempt {
+	return &Attempt{Client: req.Client, ID: req.ID, TTL: c.settings.requestIDs, Look: look}
+}
 
 // A remoteRule holds the data that this process needs for a rule whose state is in a store.
 type remoteRule struct {
@@ -61,10 +102,10 @@ func (c *storeCaller) activate(a, old *activeRule, carryOver bool) (commit func(
 
 // partOf returns which part of the store holds the state of the rule r for req: one bit of the result is set.
 func (c *storeCaller) partOf(r *activeRule, req *Request, rate Rate) uint64 {
-	if c.partitioned == nil {
-		return 1
+	if !c.HasParts() {
+		return 1 // as PartsOf does, but without the text of the key
 	}
-	return breaker.Bit(c.partitioned.Part(r.ask(req, rate)))
+	return c.PartsOf(r.ask(req, rate))
 }
 
 // recordPart returns which part of the store records the grant of a request with an ID: a number with only that
@@ -74,7 +115,7 @@ func (c *storeCaller) recordPart(d *decision) uint64 {
 	if d.request.ID == "" || !d.order.Mode.Takes() || client == "" || len(d.rules) == 0 {
 		return 0
 	}
-	return c.partsOf([]Ask{{Rule: d.rules[0].remote.name, Key: client, Client: client, Algorithm: d.rules[0].Algorithm}})
+	return c.PartsOf(Ask{Rule: d.rules[0].remote.name, Key: client, Client: client, Algorithm: d.rules[0].Algorithm})
 }
 
 // ask returns the Ask by which the store decides on req for the rule r at this rate. The caller sets its field N.
@@ -87,37 +128,30 @@ func (r *activeRule) ask(req *Request, rate Rate) Ask {
 	return ask
 }
 
-// A shortcut says whether a request can be answered without calling the store.
-type shortcut uint8
-
-const (
-	noShortcut  shortcut = iota // the store must be called
-	knownDenied                 // the store knows that it would deny the request
-	callRefused                 // the circuit breakers refuse the call
-)
-
-// shortcut tries to answer req, which takes n units from r, its only rule, without calling the store. If it returns
-// knownDenied, it has counted the denial and written it to res. If it returns callRefused, err says why the circuit
-// breakers refused the call at the instant now.
-func (c *storeCaller) shortcut(r *activeRule, req *Request, n int64, res *Result) (way shortcut, now instant, err error) {
-	if c.breakers.Refusing() {
+// refusal returns the error with which the circuit breakers now refuse a call for req, to which only the rule r applies. It
+// returns nil if they may permit the call. The result now is 0 if the clock was not read.
+func (c *storeCaller) refusal(r *activeRule, req *Request) (now instant, err error) {
+	if c.Breakers.Refusing() {
 		now = c.time.Now()
-		if err := c.breakers.Refusal(c.partOf(r, req, r.Rate), now); err != nil {
-			return callRefused, now, err
-		}
+		err = c.Breakers.Refusal(c.partOf(r, req, r.Rate), now)
 	}
+	return now, err
+}
+
+// knownDenied reports whether the store knows, without a call, that it would deny req, which takes n units from r, its
+// only rule. If so, knownDenied counts the denial and writes it to res.
+func (c *storeCaller) knownDenied(r *activeRule, req *Request, n int64, res *Result) bool {
 	if c.denier == nil || len(r.Tiers) > 0 {
-		return noShortcut, 0, nil
+		return false
 	}
 	ask := r.ask(req, r.Rate)
 	ask.N = int(n)
 	known, denied := c.denier.Denied(ask)
-	if !denied {
-		return noShortcut, 0, nil
+	if denied {
+		r.totals.Add(counters.Denied, 1)
+		*res, res.Rule = known, r.resultName()
 	}
-	r.totals.Add(counters.Denied, 1)
-	*res, res.Rule = known, r.resultName()
-	return knownDenied, 0, nil
+	return denied
 }
 
 // decide asks the store for the decision d. If the store fails, failure policies decide. No custom limiter is called.
@@ -169,7 +203,7 @@ func asksFor(d *decision) []Ask {
 
 // call asks the store to make the decision d, if the circuit breakers of these parts of the store allow the call.
 func (c *storeCaller) call(ctx context.Context, d *decision, parts uint64) error {
-	pass, err := c.breakers.Admit(parts|c.recordPart(d), d.Now)
+	pass, err := c.Breakers.Admit(parts|c.recordPart(d), d.Now)
 	if err != nil {
 		return err
 	}
@@ -203,7 +237,7 @@ func (c *storeCaller) ask(ctx context.Context, d *decision, pass breaker.Pass, c
 	if d.request.ID != "" && charge {
 		once = c.attemptOf(&d.request, false)
 	}
-	results, replayed, err := c.take(ctx, pass, once, asks)
+	results, replayed, err := c.Take(ctx, pass, once, asks)
 	d.Replayed = replayed
 	switch {
 	case err == nil:
@@ -222,7 +256,7 @@ func (c *storeCaller) ask(ctx context.Context, d *decision, pass breaker.Pass, c
 // breakers of these parts may refuse the call, but do not learn how it ends.
 func (c *storeCaller) look(ctx context.Context, d *decision, parts uint64) (err, refused error) {
 	asks, reason := asksFor(d), errors.New("it has no method Accepts")
-	if accepting, ok := c.store.(StoreAccepter); ok {
+	if accepting, ok := c.settings.store.(StoreAccepter); ok {
 		reason = nil
 		for i := 0; i < len(asks) && reason == nil; i++ {
 			asks[i].Look = true
@@ -232,10 +266,7 @@ func (c *storeCaller) look(ctx context.Context, d *decision, parts uint64) (err,
 	byZero, receipt := reason != nil, d.receiptTemplate()
 	if byZero && slices.ContainsFunc(d.parts, func(p engine.Part) bool { return p.N > 1 }) {
 		text := "must accept an Ask with Look to explain a cost above 1: " + reason.Error()
-		return nil, &ConfigError{"store", fmt.Sprintf("%T", c.store), text}
-	}
-	if err = c.breakers.Refusal(parts, d.Now); err != nil {
-		return err, nil
+		return nil, &ConfigError{"store", fmt.Sprintf("%T", c.settings.store), text}
 	}
 	for i := range asks {
 		a := &asks[i]
@@ -245,8 +276,8 @@ func (c *storeCaller) look(ctx context.Context, d *decision, parts uint64) (err,
 			a.Receipt, a.HoldFor = receipt.Receipt, receipt.HoldFor
 		}
 	}
-	results, err := c.store.Take(ctx, asks)
-	if err = complete(results, asks, err); err != nil {
+	results, _, err := c.Look(ctx, parts, d.Now, nil, asks)
+	if err != nil {
 		return err, nil
 	}
 	c.setResults(d, results)
@@ -263,11 +294,11 @@ func (c *storeCaller) granted(ctx context.Context, d *decision) bool {
 	if d.request.ID == "" || !d.order.Mode.Takes() {
 		return false
 	}
-	pass, err := c.breakers.Admit(c.resolveAll(d)|c.recordPart(d), c.time.Now())
+	pass, err := c.Breakers.Admit(c.resolveAll(d)|c.recordPart(d), c.time.Now())
 	if err != nil {
 		return false
 	}
-	_, found, err := c.take(ctx, pass, c.attemptOf(&d.request, true), asksFor(d))
+	_, found, err := c.Take(ctx, pass, c.attemptOf(&d.request, true), asksFor(d))
 	return err == nil && found
 }
 
@@ -309,7 +340,7 @@ func (c *storeCaller) reservable(d *decision) error {
 	receipt := d.receiptTemplate()
 	for i, r := range d.stored() {
 		receipt.Algorithm, receipt.Rate = r.Algorithm, d.origins[i].rate
-		if err := unsupported(c.store.(StoreSettler).Accepts, receipt); err != nil {
+		if err := unsupported(c.settings.store.(StoreSettler).Accepts, receipt); err != nil {
 			return errors.Join(atPath("rules["+strconv.Quote(r.Name)+"]", err)...)
 		}
 	}
@@ -335,7 +366,7 @@ func (c *storeCaller) giveBack(ctx context.Context, d *decision) error {
 	if len(asks) == 0 {
 		return nil
 	}
-	_, err := c.settle(context.WithoutCancel(ctx), asks)
+	_, err := c.Settle(context.WithoutCancel(ctx), asks)
 	if err != nil {
 		d.failed = err
 	}

@@ -113,7 +113,7 @@ func (r *Reservation) Extend() error {
 	if len(asks) == 0 {
 		return nil
 	}
-	_, err := l.remote.settle(r.breakdown.ctx, asks)
+	_, err := l.remote.Settle(r.breakdown.ctx, asks)
 	return err
 }
 
@@ -219,7 +219,7 @@ func (l *RateLimiter) settleHere(
 
 // settleAll makes the store settle charges of these rules. sent is false if the store was not called.
 func (c *storeCaller) settleAll(ctx context.Context, asks []Ask, rules []*activeRule) (sent bool, err error) {
-	sent, err = c.settle(ctx, asks)
+	sent, err = c.Settle(ctx, asks)
 	for i, rule := range rules {
 		if err != nil {
 			rule.totals.Add(counters.Errors, 1)

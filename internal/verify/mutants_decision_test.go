@@ -314,15 +314,15 @@ var stepMutants = []mutant{
 		by:  "^TestKnownDenials$", why: "the tier has another rate",
 	},
 	{
-		name: "a known denial is not observed", file: "storecall.go",
+		name: "a known denial is not observed", file: "remote.go",
 		old: "if set.observer == nil {",
 		new: "if set.store != nil {",
 		by:  "^TestKnownDenials$", why: "an observer sees each denial",
 	},
 	{
 		name: "a store keeps the units of a caller who has left", file: "remote.go",
-		old: "c.settle(context.WithoutCancel(ctx), asks)",
-		new: "c.settle(ctx, asks)",
+		old: "c.Settle(context.WithoutCancel(ctx), asks)",
+		new: "c.Settle(ctx, asks)",
 		by:  "^TestSettleAfterTheCallerHasLeft$", why: "the request was not served",
 	},
 	{

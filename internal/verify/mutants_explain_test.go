@@ -99,9 +99,9 @@ var explainMutants = []mutant{
 		by:  "^TestExplain$", why: "the other rules get their units back",
 	},
 	{
-		name: "breakers admit explanations", file: "remote.go",
-		old: "err = c.breakers.Refusal(parts, d.Now); err != nil {",
-		new: "_, err = c.breakers.Admit(parts, d.Now); err != nil {",
+		name: "breakers admit explanations", file: "internal/storecall/storecall.go",
+		old: "err = c.Breakers.Refusal(parts, now); err != nil {",
+		new: "_, err = c.Breakers.Admit(parts, now); err != nil {",
 		by:  "^TestExplain$", why: "a probe that never ends keeps the breaker open",
 	},
 	{

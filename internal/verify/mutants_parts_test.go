@@ -39,9 +39,9 @@ var partsMutants = []mutant{
 		by:  "^TestPropertiesOfParts$", why: "a part would be asked while it is to be left alone",
 	},
 	{
-		name: "the last part of a reset stands for all", file: "storecall.go",
-		old: "parts |= breaker.Bit(c.partitioned.Part(asks[i]))",
-		new: "parts = breaker.Bit(c.partitioned.Part(asks[i]))",
+		name: "the last part of a reset stands for all", file: "internal/storecall/storecall.go",
+		old: "parts |= breaker.Bit(c.parts.Part(asks[i]))",
+		new: "parts = breaker.Bit(c.parts.Part(asks[i]))",
 		by:  "^TestPropertiesOfParts$", why: "a part would be asked while it is to be left alone",
 	},
 	{

@@ -105,15 +105,15 @@ var unitsMutants = []mutant{
 		by:  "^TestInFlightMany$", why: "the memory of a key has a bound",
 	},
 	{
-		name: "the store never gets a late end", file: "storecall.go",
-		old: "			c.ends.Add(*a, c.now().Add(a.Rate.Per))\n",
+		name: "the store never gets a late end", file: "internal/storecall/storecall.go",
+		old: "			c.late.Add(asks[i], c.terms.Now().Add(lasts))\n",
 		new: "",
 		by:  "^TestInFlight", why: "what has ended during an outage would be held until Per",
 	},
 	{
-		name: "a late end is sent for ever", file: "storecall.go",
-		old: "c.ends.Add(*a, c.now().Add(a.Rate.Per))",
-		new: "c.ends.Add(*a, c.now().Add(a.Rate.Per * 100))",
+		name: "a late end is sent for ever", file: "internal/storecall/storecall.go",
+		old: "c.late.Add(asks[i], c.terms.Now().Add(lasts))",
+		new: "c.late.Add(asks[i], c.terms.Now().Add(lasts*100))",
 		by:  "^TestInFlight", why: "after Per, the hold is over by itself",
 	},
 	{
