@@ -24,10 +24,10 @@ import (
 
 // The bounds on the root package. Lower them when the package gets better.
 const (
-	maxRootFiles     = 38   // files that are not tests
-	maxRootLines     = 8900 // in these files
+	maxRootFiles     = 37   // files that are not tests
+	maxRootLines     = 8220 // in these files
 	maxRootTestFiles = 40
-	maxBackArrows    = 36 // in the best order of the files that the search finds
+	maxBackArrows    = 31 // in the best order of the files that the search finds
 
 	maxLimiterMethods, maxLimiterFiles   = 60, 15 // of RateLimiter
 	maxDecisionMethods, maxDecisionFiles = 20, 3  // of decision
