@@ -92,7 +92,7 @@ type origin struct {
 	by       answerer    // what answered for the rule; 0 until the rule is asked
 	rate     Rate        // the rate that a store was asked to decide by, if a store decides
 	resolved engine.Rate // the rate that Rule.Resolve returned, or of an Override; the field Want.Rate of the engine.Part points to it
-	bar      engine.Bar  // the strikes by the rule's Penalty, and whether they block the key
+	bar      engine.Bar  // the denials that the rule's Penalty counts, and whether they block the key
 }
 
 // reasonOf returns the Reason of the Result for a rule's answer p. o says what gave the answer.

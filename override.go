@@ -217,7 +217,7 @@ func overrideOf(e *override.Entry) (o *Override) {
 	return o
 }
 
-// setOverrides sets the Overrides o, which are valid, in a layer of b. If it is that of the file, they replace it.
+// setOverrides sets the Overrides o, which are valid, in a layer of b. In the layer of the file, they replace all others.
 func setOverrides(b *override.Board, layer override.Layer, o []Override) error {
 	if n, ok := b.Apply(layer, entriesOf(o), layer == override.File); !ok {
 		return &ConfigError{"overrides", n, "must be at most " + strconv.Itoa(override.MaxOwn)}

@@ -103,7 +103,7 @@ func (r *activeRule) takes(e *override.Entry) bool {
 		algorithms[r.Algorithm].otherWindow(r.Rate, rate) == nil && r.Warmup.fits(rate) == nil
 }
 
-// whose returns whose the key of req in the rule r is, for pardons.
+// whose returns the client and the address that the key of req in the rule r belongs to, so that a pardon can find the key.
 func (r *activeRule) whose(req *Request) (w penalty.Whose) {
 	if r.key.Has(keyspec.User) {
 		w.Client = keytable.HashOf(req.Client)

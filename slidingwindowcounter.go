@@ -69,7 +69,7 @@ func newSlidingCounterConfig(r Rate, start time.Time) (*slidingCounterConfig, er
 // slidingCounterState is the state of one key. The zero state has used nothing.
 type slidingCounterState struct {
 	last      instant // when the last unit was granted; never decreases
-	prev, cur int64   // units granted in the window that contains the time last (cur) and in the window before it (prev)
+	prev, cur int64   // units granted: cur in the window that contains the instant in the field last, prev in the window before it
 }
 
 // Step decides on n units at the time now. If they fit and charge is set, it counts them.

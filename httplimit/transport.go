@@ -330,8 +330,9 @@ func (t *Transport) within(ctx context.Context, left time.Duration) (context.Con
 	return &bound{ctx, deadline}, stop
 }
 
-// A bound is a context with a deadline of its own, but it may end later than that. The Limiter only
-// compares the deadline: it refuses a request at once if the request would have to wait for longer.
+// A bound is a context that reports another deadline than that of the context in it, and does not end at the
+// deadline that it reports. The Limiter compares this deadline with the wait of a request: it refuses the request
+// at once if the wait would end later.
 type bound struct {
 	context.Context
 	deadline time.Time

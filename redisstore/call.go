@@ -104,8 +104,8 @@ type outcome struct {
 	results []ratelimit.Result // if the call was shared: the one result for this caller
 	err     error
 
-	// call is the number of the pipeline that contained the call. If the call was never put into a pipeline,
-	// this is the number of the earlier pipeline that it waited for.
+	// call is the number of a pipeline: the one that contained this caller's call. If the call was never put into
+	// a pipeline, it is the number of the earlier pipeline that the call waited for.
 	call   uint64
 	unsent bool // whether the call was certainly not sent
 }

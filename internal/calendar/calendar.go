@@ -141,7 +141,7 @@ var dayForm = fmt.Sprintf("must be from 1 to %d: not every month has a later day
 type unit uint8
 
 const (
-	noUnit unit = iota // of the zero Window and of First
+	noUnit unit = iota // the unit of a Window that is not one of a calendar
 	day
 	week
 	month

@@ -37,7 +37,7 @@ type Reader struct {
 
 	problems []error // the problems that Err lists, at most MaxProblems
 	skipped  int     // number of problems that are counted, but not listed
-	copied   int     // cost of all copies of maps so far; the method pay adds to it
+	copied   int     // how large all copies of maps and lists are so far, about in values; the method pay adds to it, and bounds it
 }
 
 // NewReader returns a Reader whose errors are made by two functions of the caller. The function problem

@@ -76,7 +76,7 @@ func (b *Bar) deny(p *Part, rest time.Duration) {
 	p.deny(rest)
 }
 
-// deny makes v a denial for the time rest, or for longer if v says so already.
+// deny makes v a denial that lasts for the duration rest. If v is a denial already and lasts longer, it keeps its duration.
 func (v *Verdict) deny(rest time.Duration) {
 	v.Left, v.RetryAfter, v.ResetAfter = 0, max(v.RetryAfter, rest), max(v.ResetAfter, rest)
 }

@@ -41,8 +41,8 @@ type Answer struct {
 // Units returns the number of units to decide on: q.N, or 1 if q.N is 0.
 func (q *Question) Units() int64 { return max(q.N, 1) }
 
-// intent returns what a decision with the given Intent may change for the question q: if q.N is 0,
-// nothing is charged.
+// intent returns the Intent with which the keys are asked the question q: do, the Intent of the whole
+// decision, or Look if q asks for no units, so that nothing is charged.
 func (q *Question) intent(do Intent) Intent {
 	if q.N > 0 {
 		return do

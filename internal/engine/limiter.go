@@ -34,9 +34,9 @@ func (l *Limiter[S, C]) Ready() bool { return l.table != nil }
 // state and calls the method Step of the algorithm. If callers wait for the key, Decide decides nothing
 // and sets queued.
 func (l *Limiter[S, C]) Decide(key string, n int64, charge bool) (v Verdict, delay time.Duration, queued bool) {
-	// The machine's clock never steps back. It is read before the lock is taken, so that the lock is
-	// held for a shorter time. If the shard has seen a later reading, the method Latest returns that
-	// reading. Any other clock is read under the lock.
+	// If the field clock is nil, the clock is that of the machine, which never steps back. It is read here,
+	// before the lock is taken, so that the lock is held for a shorter time. If the shard has seen a later
+	// reading meanwhile, that reading counts. Any other clock is read below, under the lock.
 	var now keytable.Instant
 	if l.time.clock == nil {
 		now = keytable.InstantAt(time.Since(l.time.start))

@@ -41,7 +41,8 @@ func (p *place) before(other *place) bool { return p.line.before(other.line) }
 func (p *place) index() *int              { return &p.inQueue }
 
 // A queue holds the lines whose first callers wait for the same key, in order of arrival of these
-// callers. The queue exists while any caller waits for the key, so it may be empty.
+// callers. There is a queue for each key that any waiting caller needs. It is empty if all these callers
+// stand in lines whose first callers wait for another key.
 type queue struct {
 	key    Key
 	uses   list[*place] // the places of all lines whose callers need the key
