@@ -6,7 +6,6 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/explained"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/override"
-	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
@@ -68,7 +67,7 @@ func (o *Override) out() *override.Override {
 	if o == nil {
 		return nil
 	}
-	return &override.Override{Client: o.Client, IP: o.IP, Rules: o.Rules, Effect: o.Effect, Rate: ratetext.Rate(o.Rate),
+	return &override.Override{Client: o.Client, IP: o.IP, Rules: o.Rules, Effect: o.Effect, Rate: o.Rate.data(),
 		Until: o.Until, Note: o.Note}
 }
 
@@ -77,7 +76,7 @@ func overrideIn(o *override.Override) *Override {
 	if o == nil {
 		return nil
 	}
-	return &Override{o.Client, o.IP, o.Rules, o.Effect, Rate(o.Rate), o.Until, o.Note}
+	return &Override{o.Client, o.IP, o.Rules, o.Effect, rateOf(o.Rate), o.Until, o.Note}
 }
 
 // overrideOf returns the Override of e, which may be nil.
