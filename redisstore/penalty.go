@@ -176,18 +176,26 @@ func (b *block) deny(p *plan, n, longest, shortest int64, res *ratelimit.Result)
 	return true
 }
 
-// learnBlock stores that a block denies the item, if the answer a says so. The call that has brought the answer was made
-// between began and ended, and resets is the number of resets before it; see the method learn.
-func (d *denials) learnBlock(it *item, a *answer, began, ended time.Duration, resets int64) {
-	if d == nil || a.block == 0 || resets != d.resets.Load() {
+// learnDenial stores that the answer a denies the item, if a block does so, or if it is a denial of one unit that is no
+// strike. The call that has brought the answer was made between began and ended, and resets is the number of resets
+// before it; see the method learn.
+func (d *denials) learnDenial(it *item, a *answer, began, ended time.Duration, resets int64) {
+	if d == nil || resets != d.resets.Load() {
 		return
 	}
 	known := &denial{
 		algorithm: it.ask.Algorithm, rate: it.ask.Rate, warmup: it.ask.Warmup, penalty: penaltyOf(it.ask), plan: it.plan,
 		sent: began, received: ended,
 	}
-	known.state.recordBlock(a, it.n)
-	d.keep(stateIDOf(it.ask), known, true)
+	switch {
+	case a.block > 0:
+		known.state.recordBlock(a, it.n)
+	case !a.granted && it.n <= 1 && !penalized(it.ask):
+		known.state.recordDenial(a)
+	}
+	if known.state.known != 0 {
+		d.keep(stateIDOf(it.ask), known, true)
+	}
 }
 
 // blockFor changes the answer, which is a denial, to that of a block that lasts for the time rest from now, unless rest
