@@ -155,6 +155,7 @@ func (ps *ratePlans[S, C]) exceed(
 			p, _ = ps.pick(want)
 			s.setPlan(p.id)
 		}
+		ps.renew(s, now)
 		ps.lower(s, h, ps.debt(s, p, now))
 		p.config.Exceed(&s.state, now, n)
 		if s.chain != 0 {

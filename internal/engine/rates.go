@@ -120,8 +120,6 @@ type ratePlans[S any, C Algorithm[S, C]] struct {
 	// set.
 	scarce atomic.Bool
 
-	slowestID atomic.Uint32 // the id of the plan at which a debt takes longest to drain
-
 	byID atomic.Pointer[[]*ratePlan[S, C]] // all plans: the plan with the id i is at index i-1
 
 	// entries is a hash table from the rates that requests have asked for to their plans, with open
@@ -217,9 +215,6 @@ func (ps *ratePlans[S, C]) addPlan(rate Rate, config C) *ratePlan[S, C] {
 	p := newRatePlan[S](uint32(len(byID)+1), rate, config)
 	byID = append(byID, p)
 	ps.byID.Store(&byID)
-	if p.id == 1 || config.Slower(ps.slowestPlan().config) {
-		ps.slowestID.Store(p.id)
-	}
 	return p
 }
 
