@@ -108,7 +108,7 @@ func (ps *ratePlans[S, C]) step(
 func (ps *ratePlans[S, C]) stepChanged(
 	shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, from, p *ratePlan[S, C], now keytable.Instant, n int64, do Intent,
 ) (v Verdict, delay time.Duration, id Receipt) {
-	before, learns := shard.Scratch(*s), ps.learns(from, p)
+	before, learns := shard.Scratch(*s), ps.learns(s, from, p, now)
 	switch {
 	case learns && do == Look:
 		s = before
@@ -144,8 +144,12 @@ func (ps *ratePlans[S, C]) stepChanged(
 // only by requests. If the denied requests of a key that has no units left did not convert it to a faster
 // rate, the key would go on earning units at the old, slower rate. A smaller burst does not convert it,
 // nor does a slower rate unless the rule has a Warmup: otherwise a denied request could take units from
-// others that use the same key.
-func (ps *ratePlans[S, C]) learns(from, p *ratePlan[S, C]) bool {
+// others that use the same key. Neither is a bucket converted that owes nothing at its rate: what it owes
+// at the slowest rate, see above, would be lost.
+func (ps *ratePlans[S, C]) learns(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) bool {
+	if p.debts != nil && p.ages == nil && from.config.Idle(&s.state, max(now, from.config.Reached(&s.state))) {
+		return false
+	}
 	return ps.rates.Learns && !p.config.Fills(from.config) && (p.ages != nil || !p.config.Slower(from.config))
 }
 

@@ -72,6 +72,14 @@ function log.exceed(s, now, n)
   end
 end
 
+-- unused reports whether the key with the state s counts as new at the instant now.
+local function unused(kind, s, now, config)
+  if s.gain then return is_new(s, now, config.over) end
+  local a = {config = config}
+  kind.look(a, s, now, 1)
+  return a.reset == 0 and not a.first
+end
+
 for i = 1, #KEYS / 2 do
   local key, kind, v = KEYS[i], kinds[ARGV[7 * i - 5]], 7 * #KEYS / 2 + 4 * i - 2
   local n = ARGV[v] + 0
@@ -80,6 +88,10 @@ for i = 1, #KEYS / 2 do
     if not config[3] then warmed(config, ARGV[v + 3]) end
     local s = kind.load(key)
     if s and heals then kind.heal(s, now) end
+    if s and unused(kind, s, max(now, s.last), config) then
+      call('DEL', key)
+      s = nil
+    end
     s = s or kind.fresh(config, now, key)
     kind.exceed(s, max(now, s.last), n, config)
     kind.save(key, s, now, tonumber(pad))

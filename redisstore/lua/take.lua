@@ -79,8 +79,6 @@ for i, a in ipairs(asks) do
   local store = kept(a.state, a.charged)
   if store and not looks and (a.charged or a.changed and a.n > 0 and ARGV[2] % 16 < 8) then
     a.kind.save(KEYS[i], store, now, tonumber(pad))
-  elseif a.state.found and not looks and ARGV[2] % 16 < 8 then
-    a.kind.outlive(KEYS[i], a.state, now, tonumber(pad))
   end
 end
 return reply
