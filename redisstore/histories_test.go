@@ -42,7 +42,7 @@ func compareHistories(t *testing.T, client redis.UniversalClient, nodes []*redis
 	for ; h.ops < least && different < 3; histories++ {
 		if !h.play(uint64(histories)) {
 			different++
-			t.Errorf("history %d:\n%s", histories, strings.Join(h.log, "\n"))
+			t.Errorf("history %d:\n%s\n%s", histories, h.limits, strings.Join(h.log[max(len(h.log)-20, 0):], "\n"))
 		}
 	}
 	t.Logf("%d histories, %d operations, %d keys forgotten by the server, %d histories differ", histories, h.ops, h.forgotten, different)
@@ -63,7 +63,8 @@ type comparison struct {
 	rules     []ratelimit.Rule
 	open      []reserved
 	waits     []time.Duration // waits that answers have told, which are instants worth trying
-	log       []string
+	limits    string          // the rules of the limiters
+	log       []string        // the operations and their answers
 	ops       int
 	forgotten int
 }
@@ -80,6 +81,7 @@ type reserved struct {
 // A lifetime says until when a key of the server lives.
 type lifetime struct {
 	expires int64     // the same by the clock of the server, in milliseconds
+	digest  string    // of the value of the key
 	ends    time.Time // by the clock of the history
 }
 
@@ -164,7 +166,7 @@ func (h *comparison) play(number uint64) bool {
 		require.NoError(h.t, n.FlushAll(h.t.Context()).Err())
 	}
 	h.clock = ratelimit.NewFakeClock(time.UnixMicro(1_772_323_200_000_000 + h.Int64N(1e12)))
-	h.lives, h.before, h.pairs, h.open, h.waits, h.log = make(map[string]lifetime), h.serverTime(), nil, nil, nil, nil
+	h.lives, h.before, h.pairs, h.open, h.waits, h.log, h.limits = make(map[string]lifetime), h.serverTime(), nil, nil, nil, nil, ""
 	memory, err := ratelimit.NewMemoryStore(ratelimit.WithClock(h.clock))
 	require.NoError(h.t, err)
 	store := newStore(h.t, h.client, redisstore.WithClock(h.clock), redisstore.WithDenialCache(0))
@@ -186,8 +188,8 @@ func (h *comparison) play(number uint64) bool {
 	for i, p := range h.pairs {
 		rules, _ := p.memory.Rules()
 		for _, r := range rules {
-			h.log = append(h.log, fmt.Sprintf("limiter %d: %s %s %s %s %v tiers=%v %+v %s additional=%v penalty=%v resolve=%v",
-				i, r.Name, r.Endpoint, r.Key, r.Algorithm, r.Rate, r.Tiers, r.Warmup, r.Mode, r.Additional, r.Penalty, r.Resolve != nil))
+			h.limits += fmt.Sprintf("limiter %d: %s %s %s %s %v tiers=%v %+v %s additional=%v penalty=%v resolve=%v\n",
+				i, r.Name, r.Endpoint, r.Key, r.Algorithm, r.Rate, r.Tiers, r.Warmup, r.Mode, r.Additional, r.Penalty, r.Resolve != nil)
 		}
 	}
 	for range 60 + h.IntN(200) {
@@ -213,13 +215,12 @@ func (h *comparison) serverTime() int64 {
 	return least
 }
 
-// lifetimes returns the names of all keys, and for each how many milliseconds it has still to live; and the time of the server in
-// milliseconds. A key without an expiry has -1.
+// lifetimes returns the time of the server in milliseconds, and then the name of each key, when it expires, and a digest of its value.
 const lifetimes = `
 local now, out = redis.call('TIME'), {}
 out[1] = now[1] * 1000 + math.floor(now[2] / 1000)
 for _, key in ipairs(redis.call('KEYS', '*')) do
-  out[#out + 1], out[#out + 2] = key, redis.call('PTTL', key)
+  out[#out + 1], out[#out + 2], out[#out + 3] = key, redis.call('PEXPIRETIME', key), redis.sha1hex(redis.call('DUMP', key))
 end
 return out`
 
@@ -234,13 +235,19 @@ func (h *comparison) track() {
 		require.NoError(h.t, err)
 		at := found[0].(int64)
 		h.before = min(h.before, at)
-		for i := 1; i < len(found); i += 2 {
-			key, left := found[i].(string), found[i+1].(int64)
-			require.Positive(h.t, left, "the key %s never expires", key)
-			if expires := at + left; h.lives[key].expires != expires {
-				needed := time.Duration(expires-earlier-time.Hour.Milliseconds()) * time.Millisecond
-				h.lives[key] = lifetime{expires, now.Add(needed + time.Millisecond)}
+		for i := 1; i < len(found); i += 3 {
+			key, expires, digest := found[i].(string), found[i+1].(int64), found[i+2].(string)
+			require.Positive(h.t, expires, "the key %s never expires", key)
+			known := h.lives[key]
+			if known.expires == expires && known.digest == digest {
+				continue
 			}
+			needed := min(expires-earlier-time.Hour.Milliseconds(), 1<<42) // at most 139 years, so that it fits a Duration
+			life := lifetime{expires, digest, now.Add(time.Duration(needed+1) * time.Millisecond)}
+			if known.expires == expires && known.ends.After(life.ends) { // either the expiry was kept, or it is the same by chance
+				life.ends = known.ends
+			}
+			h.lives[key] = life
 		}
 	}
 }
@@ -266,7 +273,7 @@ func (h *comparison) advance() {
 		by = wait() + time.Duration(h.IntN(2_000_000))*time.Microsecond
 	}
 	if by > 0 && by < 400*24*time.Hour {
-		h.clock.Advance(by)
+		h.clock.Advance(by.Truncate(time.Microsecond))
 	}
 	for key, life := range h.lives {
 		if h.clock.Now().After(life.ends) {
@@ -276,8 +283,12 @@ func (h *comparison) advance() {
 	}
 }
 
-// toMicros rounds the durations of an answer of the MemoryStore up to microseconds, in which Redis counts.
+// toMicros rounds the durations of an answer of the MemoryStore up to microseconds, in which Redis counts. For a key that warms
+// up, the scripts compute no wait above 142 years, see warmup.lua.
 func toMicros(r ratelimit.Result) ratelimit.Result {
+	if r.RetryAfter > 142*365*24*time.Hour {
+		r.RetryAfter = ratelimit.Never
+	}
 	for _, d := range []*time.Duration{&r.RetryAfter, &r.ResetAfter, &r.Delay} {
 		if *d != ratelimit.Never {
 			*d = (*d + 999) / 1000 * 1000

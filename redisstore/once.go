@@ -183,6 +183,7 @@ func (r *retryable) take(ctx context.Context) (replayed bool, err error) {
 			}
 		}
 		if !r.Look {
+			r.learnOthers(ctx)
 			r.strikeOthers(ctx)
 		}
 	}
@@ -269,7 +270,7 @@ func (r *retryable) takeOthers(ctx context.Context, mode int) error {
 		for j := range some {
 			some[j].strikes = false // it is not known yet whether the record will answer; see strikeOthers
 		}
-		reply, err := r.store.take(ctx, some, mode|returnable)
+		reply, err := r.store.take(ctx, some, mode|returnable|tentative)
 		var answers []answer
 		if err == nil {
 			answers, err = answersIn(reply, len(some), true)
@@ -279,6 +280,25 @@ func (r *retryable) takeOthers(ctx context.Context, mode int) error {
 		}
 	})
 	return joinFailures(ctx, errs, r.items, r.others)
+}
+
+// learnOthers is called if the request is denied. It lets the keys that are not in the slot of the record learn the
+// rates of the request, as every denied request does, see docs/stores.md. The calls that have decided about these keys
+// could not do so, because they did not know yet whether the record would answer. Errors are ignored.
+func (r *retryable) learnOthers(ctx context.Context) {
+	inParallel(len(r.others), func(i int) {
+		var some []item
+		for _, place := range r.others[i] {
+			if r.answers[place].keeps {
+				it := r.items[place]
+				it.id, it.strikes = 0, false
+				some = append(some, it)
+			}
+		}
+		if len(some) > 0 {
+			_, _ = r.store.take(ctx, some, denied)
+		}
+	})
 }
 
 // takeOwn runs the script in the slot of the record. The script looks for the record. If there is no

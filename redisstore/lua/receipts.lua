@@ -179,8 +179,22 @@ local function receipts()
   -- changes.
   local function flags(e) return format('%d %s', e.followed and 1 or 0, e.after and whole(e.after) or '-') end
 
+  -- all returns a text with all members of the set of s, each after its score. refill stores them again.
+  local function all(s)
+    local found, lines = call('ZRANGEBYSCORE', list_of(s.key), '-inf', '+inf', 'WITHSCORES'), {}
+    for i = 1, #found, 2 do lines[#lines + 1] = found[i + 1] .. ' ' .. found[i] .. '\n' end
+    return table.concat(lines)
+  end
+
+  local function refill(list, text)
+    local ms = call('PTTL', list)
+    call('DEL', list)
+    for score, member in text:gmatch('(%S+) ([^\n]+)\n') do call('ZADD', list, score, member) end
+    if ms > 0 then call('PEXPIRE', list, whole(ms)) end
+  end
+
   made = {
-    list_of = list_of, find = find, older = older, newer = newer, newest = newest, charge = charge,
+    all = all, refill = refill, list_of = list_of, find = find, older = older, newer = newer, newest = newest, charge = charge,
     entry = entry, replace = replace, remove = remove, save = save, flags = flags,
   }
   return made

@@ -103,10 +103,12 @@ end
 
 -- restore stores the state that the key had before a charge of n units at the given instant. before
 -- is the text of this state and, if the key had receipts, the flags of its newest receipt at that
--- time.
+-- time. If the charge has converted the receipts to another rate, all of them follow.
 local function restore(s, kind, id, n, instant, before)
-  local list, state, followed, after = receipts().list_of(s.key), match(before, '^([^|]*)|?(%d?) ?(.*)$')
-  if followed == '' then
+  local list, state, followed, after, all = receipts().list_of(s.key), match(before, '^([^|]*)|?(%d?) ?([^|]*)|?(.*)$')
+  if all and all ~= '' then
+    receipts().refill(list, all)
+  elseif followed == '' then
     call('DEL', list)
   else
     local e = receipts().newest(s)
