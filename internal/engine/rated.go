@@ -118,16 +118,7 @@ func (ps *ratePlans[S, C]) stepChanged(
 			return v, delay, 0
 		}
 	}
-	slowest, slow := ps.slowestAfter(s, from, p, now), ps.slower(s, from, p, now)
-	if slow != p {
-		p.config.Carry(&s.state, from.config, now)
-	}
-	if learns || s.chain != 0 {
-		ps.resize(s, h, from, p)
-	} else {
-		p.config.Resize(&s.state, from.config, true) // for a request that is granted, true and false give the same state
-	}
-	s.keepSlowest(p.id, slowest.id)
+	ps.convert(s, h, from, p, now)
 	if do < Take {
 		v, delay = p.config.Step(&s.state, p.config, now, n, false)
 		return v, delay, 0
@@ -137,6 +128,16 @@ func (ps *ratePlans[S, C]) stepChanged(
 		v, delay = ps.stepCopy(before, s, from, p, now, n)
 	}
 	return v, delay, id
+}
+
+// convert converts the state s of the key with hash h from its old plan (from) to the plan (rate) p at the instant now.
+func (ps *ratePlans[S, C]) convert(s *ratedState[S], h keytable.Hash, from, p *ratePlan[S, C], now keytable.Instant) {
+	slowest := ps.slowestAfter(s, from, p, now)
+	if ps.slower(s, from, p, now) != p {
+		p.config.Carry(&s.state, from.config, now)
+	}
+	ps.resize(s, h, from, p)
+	s.keepSlowest(p.id, slowest.id)
 }
 
 // learns reports whether a request at the plan (rate) p converts the state of a key to p even if the

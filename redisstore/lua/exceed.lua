@@ -92,6 +92,10 @@ for i = 1, #KEYS / 2 do
       call('DEL', key)
       s = nil
     end
+    if s and config.over and s.gain and not kind.known(s, config, max(now, s.last)) then
+      kind.adopt(s, config, max(now, s.last)) -- the key has to warm up again, at this rate
+      s.before, s.slow = nil, nil
+    end
     s = s or kind.fresh(config, now, key)
     kind.exceed(s, max(now, s.last), n, config)
     kind.save(key, s, now, tonumber(pad))
