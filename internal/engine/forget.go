@@ -67,7 +67,8 @@ func (k *ratedKeys[S, C]) renewLocked(r Rates, before func(*ratePlans[S, C])) er
 	successors := ps.successors(old)
 	k.table.Reconfigure(ps, func(_ keytable.Hash, s *ratedState[S], _ bool) {
 		if from := old.planOf(s); from != nil {
-			ps.moveTo(s, ps.successor(from, successors), old, successors)
+			to := ps.successor(from, successors)
+			ps.moveTo(s, to, old, successors)
 		}
 	})
 	k.plans.Store(ps)

@@ -343,7 +343,7 @@ local function read_bucket(key, v, encode, pattern)
       s.slowest = {gain = table.remove(all), unit = unit}
       if not unit or unit < 1 or s.slowest.gain < 1 then all, s.slowest = {}, nil end
     end
-    if not all[1] then all = {numbers(match(v, pattern .. ' -?%d+$'))} end -- of an earlier version
+    if not all[1] then all = {numbers(match(v, pattern .. ' %-?%d+$'))} end -- of an earlier version
     s.gain, s.unit, s.burst, seconds, micros, debt[1], debt[2], debt[3], x, y, z = unpack(all)
   end
   if not s.gain or s.gain < 1 or s.unit < 1 then return corrupt(key) end
