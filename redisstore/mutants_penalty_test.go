@@ -138,7 +138,7 @@ var penaltyMutants = []mutant{
 		old: "\t\t\tr.strikeOthers(ctx)\n", new: "",
 		by: "TestOnceWithPenalty", why: "a denied request with an ID strikes as any other"},
 	{name: "penalty-once-look-strikes-elsewhere", file: "once.go",
-		old: "if !r.Look {\n\t\t\tr.learnOthers(ctx)\n\t\t\tr.strikeOthers", new: "if true {\n\t\t\tr.strikeOthers",
+		old: "if !r.Look {\n\t\t\tr.strikeOthers", new: "if true {\n\t\t\tr.strikeOthers",
 		by: "TestOnceWithPenalty", why: "a look at a request with an ID strikes nothing"},
 	{name: "penalty-once-waiter-strikes", file: "penalty.go",
 		old: "it.strikes && !a.granted && a.block == 0", new: "penalized(it.ask) && !a.granted && a.block == 0",

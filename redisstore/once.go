@@ -170,6 +170,9 @@ func (r *retryable) take(ctx context.Context) (replayed bool, err error) {
 	if end != endGranted && end != endUnknown && !r.Look && len(r.others) > 0 {
 		r.store.giveBack(ctx, r.items, r.answers, r.others)
 	}
+	if !r.Look && (end == endGranted || end == endDenied) {
+		r.learnOthers(ctx, end == endDenied)
+	}
 	switch end {
 	case endReplayed:
 		r.answers = r.recorded
@@ -183,7 +186,6 @@ func (r *retryable) take(ctx context.Context) (replayed bool, err error) {
 			}
 		}
 		if !r.Look {
-			r.learnOthers(ctx)
 			r.strikeOthers(ctx)
 		}
 	}
@@ -282,14 +284,15 @@ func (r *retryable) takeOthers(ctx context.Context, mode int) error {
 	return joinFailures(ctx, errs, r.items, r.others)
 }
 
-// learnOthers is called if the request is denied. It lets the keys that are not in the slot of the record learn the
-// rates of the request, as every denied request does, see docs/stores.md. The calls that have decided about these keys
-// could not do so, because they did not know yet whether the record would answer. Errors are ignored.
-func (r *retryable) learnOthers(ctx context.Context) {
+// learnOthers is called if the record has not answered. It lets the keys that are not in the slot of the record, and
+// are not charged, learn the rates of the request, as every denial does, see docs/stores.md. The calls that have
+// decided about these keys could not do so, because they did not know yet whether the record would answer. If the
+// request is denied, no key is charged. Errors are ignored.
+func (r *retryable) learnOthers(ctx context.Context, denies bool) {
 	inParallel(len(r.others), func(i int) {
 		var some []item
 		for _, place := range r.others[i] {
-			if r.answers[place].keeps {
+			if a := &r.answers[place]; a.keeps && (denies || !a.charged()) {
 				it := r.items[place]
 				it.id, it.strikes = 0, false
 				some = append(some, it)
