@@ -140,20 +140,6 @@ func (ps *ratePlans[S, C]) convert(s *ratedState[S], h keytable.Hash, from, p *r
 	s.keepSlowest(p.id, slowest.id)
 }
 
-// learns reports whether a request at the plan (rate) p converts the state of a key to p even if the
-// request is denied. The state was last written at an old plan (from). A store is told the limit of a rule
-// only by requests. If the denied requests of a key that has no units left did not convert it to a faster
-// rate, the key would go on earning units at the old, slower rate. A smaller burst does not convert it,
-// nor does a slower rate unless the rule has a Warmup: otherwise a denied request could take units from
-// others that use the same key. Neither is a bucket converted that owes nothing at its rate: what it owes
-// at the slowest rate, see above, would be lost.
-func (ps *ratePlans[S, C]) learns(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) bool {
-	if p.debts != nil && p.ages == nil && from.config.Idle(&s.state, max(now, from.config.Reached(&s.state))) {
-		return false
-	}
-	return ps.rates.Learns && !p.config.Fills(from.config) && (p.ages != nil || !p.config.Slower(from.config))
-}
-
 // slower compares two plans (rates): the old plan (from), at which the state s was last written, and
 // the new plan (p). It converts s to the slower one of the two, drains the debt at that rate until
 // now, and returns this slower plan. It is not known when since the last charge the rate of the key

@@ -109,3 +109,17 @@ func (ps *ratePlans[S, C]) untilNew(s *ratedState[S], p *ratePlan[S, C], now key
 	s.state = was
 	return v.ResetAfter
 }
+
+// learns reports whether a request at the plan (rate) p converts the state of a key to p even if the
+// request is denied. The state was last written at an old plan (from). A store is told the limit of a rule
+// only by requests. If the denied requests of a key that has no units left did not convert it to a faster
+// rate, the key would go on earning units at the old, slower rate. A smaller burst does not convert it,
+// nor does a slower rate unless the rule has a Warmup: otherwise a denied request could take units from
+// others that use the same key. Neither is a bucket converted that owes nothing at its rate: what it owes
+// at the slowest rate, see above, would be lost.
+func (ps *ratePlans[S, C]) learns(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) bool {
+	if p.debts != nil && p.ages == nil && from.config.Idle(&s.state, max(now, from.config.Reached(&s.state))) {
+		return false
+	}
+	return ps.rates.Learns && !p.config.Fills(from.config) && (p.ages != nil || !p.config.Slower(from.config))
+}

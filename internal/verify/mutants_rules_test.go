@@ -241,19 +241,19 @@ var ratesMutants = []mutant{
 		by:  "^TestDenialsAndLooksChangeNothing$", why: "a denial changes nothing that can be given back",
 	},
 	{
-		name: "a rule learns from denials", file: "internal/engine/rated.go",
+		name: "a rule learns from denials", file: "internal/engine/tworates.go",
 		old: "return ps.rates.Learns &&",
 		new: "return",
 		by:  "^TestDenialsAndLooksChangeNothing$", why: "a denied client would take from the others at its key",
 	},
 	{
-		name: "a store learns nothing from denials", file: "internal/engine/rated.go",
+		name: "a store learns nothing from denials", file: "internal/engine/tworates.go",
 		old: "return ps.rates.Learns &&",
 		new: "return false &&",
 		by:  "^TestStoreLearnsFromDenials$", why: "a raised limit would not hold for a key that has nothing left",
 	},
 	{
-		name: "a store learns a slower rate from a denial", file: "internal/engine/rated.go",
+		name: "a store learns a slower rate from a denial", file: "internal/engine/tworates.go",
 		old: "&& (p.ages != nil || !p.config.Slower(from.config))",
 		new: "",
 		by:  "^TestDenialAtAnotherRate$", why: "a denied client would take from the others at its key",
