@@ -10,6 +10,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
+	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
@@ -194,7 +195,7 @@ func newKeys[S any, C engine.Grower[S, C]](
 		if err != nil {
 			return nil, err
 		}
-		return engine.NewWarm[S](config, *w, int64(r.Requests), Rate(r).minPortion()), nil
+		return engine.NewWarm[S](config, *w, int64(r.Requests), ruleconfig.MinPortion(ratetext.Rate(r))), nil
 	}, &refusals)
 }
 

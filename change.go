@@ -7,22 +7,26 @@ import (
 	"strconv"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/match"
+	"github.com/ratelimit-go/ratelimit/internal/override"
 )
 
 // AddRule adds the rule r after all rules of the limiter. If r is invalid, or if the limiter already has a rule with
 // the same name, AddRule changes nothing and returns an error that matches [ErrInvalidConfig].
 func (l *RateLimiter) AddRule(r Rule) error {
-	return l.edit(func(c *change) error { return c.put("rules["+strconv.Itoa(c.set.rules.NumNamed())+"]", nil, r, false) })
+	return l.edit(func(c *change) error {
+		return c.put(nil, given("rules["+strconv.Itoa(c.set.rules.NumNamed())+"]", r, false))
+	})
 }
 
 // SetRule puts the rule r in the place of the rule with the same name or, if there is none, adds r after all rules. As with
 // [RateLimiter.Replace], the keys of the rule keep what they have used if Algorithm and Key stay the same. r may have the
 // name of the default rule. If r is invalid, SetRule changes nothing, and the error matches [ErrInvalidConfig].
 func (l *RateLimiter) SetRule(r Rule) error {
-	return l.edit(func(c *change) error { return c.setRule("rule", r) })
+	return l.edit(func(c *change) error { return c.setRule(given("rule", r, false)) })
 }
 
 // SetConfig reads a rule from config, as [DecodeRules] does, and sets it as [RateLimiter.SetRule] does. The rule keeps
@@ -31,17 +35,17 @@ func (l *RateLimiter) SetConfig(config map[string]any) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
-	r, err := newRedecoder(&l.settings, l.set.Load()).decodeOne("config", config, false)
+	r, err := newRedecoder(l).decodeOne("config", config, false)
 	if err != nil {
 		return err
 	}
 	return l.edit(func(c *change) error {
 		c.built = []*hooks.Built{r.custom}
-		r, err := c.carryOver(r, false)
-		if err != nil {
+		r := given("config", r, false)
+		if err := c.carryOver(r); err != nil {
 			return err
 		}
-		return c.setRule("config", r)
+		return c.setRule(r)
 	})
 }
 
@@ -66,7 +70,7 @@ func (l *RateLimiter) RemoveRule(name string) error {
 // default rule has the same name, its keys keep what they have used, see [RateLimiter.Replace]. If r is invalid,
 // SetDefaultRule changes nothing and returns an error that matches [ErrInvalidConfig].
 func (l *RateLimiter) SetDefaultRule(r Rule) error {
-	return l.edit(func(c *change) error { return c.put("defaultRule", c.set.rules.Default(), r, true) })
+	return l.edit(func(c *change) error { return c.put(c.set.rules.Default(), given("defaultRule", r, true)) })
 }
 
 // UpdateRate changes [Rule.Rate] of the rule with this name to r. The change takes effect for all keys of the rule at
@@ -91,7 +95,7 @@ func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
 				return err
 			}
 		}
-		return c.put("rules["+strconv.Quote(rule)+"]", old, updated, old.isDefault)
+		return c.put(old, given("rules["+strconv.Quote(rule)+"]", updated, old.isDefault))
 	})
 }
 
@@ -102,25 +106,99 @@ func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
 // Rate takes effect as by [RateLimiter.UpdateRate]. This also holds for a rule with a custom [Limiter] if the old rule
 // had the same Limiter. The keys of all other rules start as if they had never been used.
 func (l *RateLimiter) Replace(rules []Rule, defaultRule *Rule) error {
-	return l.edit(func(c *change) error { return c.replace(rules, defaultRule) })
+	return l.edit(func(c *change) error { return c.replace(allGiven(rules, defaultRule)) })
 }
 
-// A change is one call of a method that changes the rules, such as AddRule. The method try plans and makes the change
-// while it holds the lock RateLimiter.changing. User code runs without that lock (see package hooks), so the rules may
-// change meanwhile: after each call of user code, try plans the change again.
+// Reload replaces all rules and the default rule by rules that it reads from maps, as [DecodeRules] does. Keys keep
+// what they have used, as [RateLimiter.Replace] says. If anything is wrong with the maps, Reload changes nothing and
+// returns an error that lists everything that is wrong and matches [ErrInvalidConfig].
+//
+// A new rule keeps the Resolve and the Limiter that code gave to the old rule with the same name. A Limiter that a
+// [BuildFunc] has made is kept if the algorithm and the algoConfig have not changed; otherwise the BuildFunc makes
+// another one. A Limiter that a BuildFunc has made and that no rule uses any more is closed if it is an [io.Closer].
+func (l *RateLimiter) Reload(configs []map[string]any, defaultConfig map[string]any) error {
+	return l.reload(configs, defaultConfig, nil, nil)
+}
+
+// ReloadIf does what [RateLimiter.Reload] does, but first calls accept with the new rules; no lock is held. If accept
+// returns an error, nothing changes and ReloadIf returns the error. accept may be nil.
+func (l *RateLimiter) ReloadIf(configs []map[string]any, defaultConfig map[string]any, accept func([]Rule, *Rule) error) error {
+	return l.reload(configs, defaultConfig, accept, nil)
+}
+
+// ReloadAll does what ReloadIf does, and then what [RateLimiter.ReloadOverrides] does with the Overrides in o, which are for
+// the new rules. If there is an error, neither the rules nor the Overrides change.
+func (l *RateLimiter) ReloadAll(
+	configs []map[string]any, defaultConfig map[string]any, o []Override, accept func([]Rule, *Rule) error,
+) error {
+	err := l.reload(configs, defaultConfig, accept, func(next *ruleSet) error { return checkFileOverrides(l.settings.store, next, o) })
+	if err != nil {
+		return err
+	}
+	return setOverrides(&l.overrides, override.File, o)
+}
+
+// reload replaces the rules by those in the maps if the functions accept and check, which get the new rules, return nil.
+// Each of the two may be nil.
+func (l *RateLimiter) reload(
+	configs []map[string]any, defaultConfig map[string]any, accept func([]Rule, *Rule) error, check func(next *ruleSet) error,
+) error {
+	if l.set.Load() == nil {
+		return errZeroLimiter
+	}
+	rules, defaultRule, err := newRedecoder(l).decode(configs, defaultConfig)
+	if err != nil {
+		return err
+	}
+	return l.edit(func(c *change) error {
+		c.built = nil
+		var problems []error
+		all := allGiven(rules, defaultRule)
+		for _, r := range all {
+			c.built = append(c.built, r.custom)
+			problems = append(problems, c.carryOver(r))
+		}
+		if err := errors.Join(problems...); err != nil {
+			return err
+		}
+		if err := c.replace(all); err != nil || c.calls.Missing() || accept == nil && check == nil {
+			return err
+		}
+		return c.calls.Ask(&c.calls, func() (err error) {
+			if accept != nil {
+				err = accept(c.next.list())
+			}
+			if err == nil && check != nil {
+				err = check(c.next)
+			}
+			return err
+		})
+	})
+}
+
+// newRedecoder returns a decoder for a change of the rules of l, which has rules.
+func newRedecoder(l *RateLimiter) *decoder {
+	d := newDecoder(&l.settings)
+	d.current = l.set.Load()
+	return d
+}
+
+// A change is one call of a method that changes the rules, such as AddRule. The change is planned and made
+// under the lock RateLimiter.changing. User code runs without that lock (see package hooks), so the rules may change
+// meanwhile: after each call of user code, the change is planned again.
 type change struct {
 	l     *RateLimiter
 	calls hooks.Calls
 	built []*hooks.Built // custom limiters from BuildFuncs; the method end closes those that no rule uses
 
-	// The fields below are the plan, which says what to change. Each call of try starts a new plan.
+	// The fields below are the plan, which says what to change. Each try starts a new plan.
 	set, next *ruleSet                        // the rules before and after the change
 	out, in   []*activeRule                   // the rules that the change removes, and the rules that it adds
-	commits   []func(now instant)             // each gives the keys of one rule their new rate; called by commit
+	commits   []func(now instant)             // each gives the keys of one rule their new rate, or is nil; called by commit
 	rates     hooks.Teller[*activeRule, Rate] // calls SetRate of custom limiters
 }
 
-// maxTries is how often edit calls try. Only a custom limiter whose SetRate changes the rules can need so many calls.
+// maxTries is how often edit plans a change. Only a custom limiter whose SetRate changes the rules can need so many calls.
 const maxTries = 100
 
 // edit makes one change of the rules, or returns an error. The function plan says what to change; it calls no user code.
@@ -131,46 +209,28 @@ func (l *RateLimiter) edit(plan func(c *change) error) error {
 	l.time.Renew()
 	c := &change{l: l}
 	defer c.end()
-	for range maxTries {
-		if done, err := c.try(plan); done {
-			return err
-		}
-		c.calls.Run()
+	begin := func() error {
+		c.rates.Begin()
+		c.set, c.out, c.in, c.commits = l.set.Load(), nil, nil, nil
+		return plan(c)
+	}
+	required := func() error { return c.next.missing(l.settings.required) }
+	setRates := func() error { return c.rates.Ask(&c.calls, rateRefused) }
+	if done, err := c.calls.Change(&l.changing, maxTries, begin, required, setRates, c.commit); done {
+		return err
 	}
 	return &ConfigError{"rules", "changed " + strconv.Itoa(maxTries) + " times", "must not be changed by each SetRate that the change calls"}
 }
 
-// try plans the change c and, if all is well, makes it. If done is false, edit must call user code and then try again.
-func (c *change) try(plan func(c *change) error) (done bool, err error) {
-	l := c.l
-	l.changing.Lock()
-	defer l.changing.Unlock()
-	c.calls.Begin()
-	c.rates.Begin()
-	c.set, c.out, c.in, c.commits = l.set.Load(), nil, nil, nil
-	err = plan(c)
-	if c.calls.Missing() {
-		return false, nil
-	}
-	if err != nil {
-		return true, err
-	}
-	if err := l.settings.requires(c.next); err != nil {
-		return true, err
-	}
-	if err := c.rates.Ask(&c.calls); err != nil || c.calls.Missing() {
-		return !c.calls.Missing(), err
-	}
-	c.commit()
-	return true, nil
-}
-
-// commit makes c.next the rules of the limiter. No other function changes the rules. The caller holds l.changing.
-func (c *change) commit() {
+// commit makes c.next the rules of the limiter, and returns nil. No other function changes the rules. The caller holds
+// RateLimiter.changing.
+func (c *change) commit() error {
 	l := c.l
 	l.waiters.ChangeRules(func(now instant) {
 		for _, commit := range c.commits {
-			commit(now)
+			if commit != nil {
+				commit(now)
+			}
 		}
 		l.set.Store(c.next)
 	}, l.meetsOthers)
@@ -184,6 +244,7 @@ func (c *change) commit() {
 		built.Use(-1)
 		c.built = append(c.built, built)
 	}
+	return nil
 }
 
 // swap plans an exchange of rules: out is the old rule that is removed, and in is the new rule that takes its place. If
@@ -199,48 +260,43 @@ func (c *change) swap(out, in *activeRule) {
 }
 
 // put plans that the new rule r takes the place of the current rule old, or comes after all rules if old is nil. It returns
-// all mistakes in r; path is the name of r in these errors. It compares r only with rules that it may conflict with.
-func (c *change) put(path string, old *activeRule, r Rule, isDefault bool) error {
-	check, named := c.newCheck(), c.set.named(r.completed(isDefault).Name)
+// all mistakes in r. It compares r only with rules that it may conflict with.
+func (c *change) put(old *activeRule, r *givenRule) error {
+	check, named := c.newCheck(), c.set.named(r.Name)
 	if named != nil && named != old {
 		check.names[named.Name] = c.pathOf(named)
 	}
 	check.revocable = r.Limiter != nil || c.set.custom > 0
 	if r.Limiter != nil {
-		c.addOthers(check, &r, isDefault, old, named)
+		c.addOthers(check, r, old, named)
 	}
-	if old == nil && !isDefault && c.set.rules.NumNamed() >= maxRules {
+	if old == nil && !r.isDefault && c.set.rules.NumNamed() >= maxRules {
 		return errTooManyRules(maxRules + 1)
 	}
-	if check.add(path, r, isDefault); len(check.problems) > 0 {
+	if check.add(r); len(check.problems) > 0 {
 		return errors.Join(check.problems...)
 	}
-	a, err := c.activate(r, isDefault, named)
+	a, err := c.activate(r, named)
 	c.swap(old, a)
 	return err
 }
 
-// setRule plans that r takes the place of the rule with its name, or comes after all rules. path is its name in errors.
-func (c *change) setRule(path string, r Rule) error {
-	old := c.set.named(r.completed(false).Name)
-	return c.put(path, old, r, old != nil && old.isDefault)
+// setRule plans that r takes the place of the rule with its name, or comes after all rules.
+func (c *change) setRule(r *givenRule) error {
+	old := c.set.named(r.Name)
+	r.isDefault = old != nil && old.isDefault
+	return c.put(old, r)
 }
 
-// replace plans that the given rules take the place of all current rules.
-func (c *change) replace(rules []Rule, defaultRule *Rule) error {
-	if err := checkRules(c.newCheck(), rules, defaultRule); err != nil || c.calls.Missing() {
+// replace plans that the rules in all take the place of all current rules.
+func (c *change) replace(all []*givenRule) error {
+	if err := c.newCheck().addAll(all); err != nil || c.calls.Missing() {
 		return err
 	}
 	var problems []error
-	add := func(r Rule, isDefault bool) {
-		a, err := c.activate(r, isDefault, c.set.named(r.completed(isDefault).Name))
+	for _, r := range all {
+		a, err := c.activate(r, c.set.named(r.Name))
 		c.in, problems = append(c.in, a), append(problems, err)
-	}
-	for _, r := range rules {
-		add(r, false)
-	}
-	if defaultRule != nil {
-		add(*defaultRule, true)
 	}
 	c.out = c.set.rules
 	c.next = newRuleSet(c.in)
@@ -250,14 +306,14 @@ func (c *change) replace(rules []Rule, defaultRule *Rule) error {
 // addOthers tells check which current rules may be in conflict with the new rule r, which has a Limiter. The rule r
 // replaces the rules old and named, which may be nil. If r is the first rule with a Limiter and there is a store, addOthers
 // also checks the rates of all other rules: the store must be able to give their units back if the Limiter denies.
-func (c *change) addOthers(check *ruleCheck, r *Rule, isDefault bool, old, named *activeRule) {
-	firstCustom, place := c.set.custom == 0 && c.l.remote != nil, r.place(isDefault)
+func (c *change) addOthers(check *ruleCheck, r *givenRule, old, named *activeRule) {
+	firstCustom, place := c.set.custom == 0 && c.l.remote != nil, r.place(r.isDefault)
 	for _, other := range c.set.rules {
 		isCustom := other.Limiter != nil && match.Meet(place, other.Place())
 		if other == old || !isCustom && (!firstCustom || other == named) {
 			continue
 		}
-		checked := &checkedRule{other.Rule, c.pathOf(other), true, other.isDefault}
+		checked := &givenRule{other.Rule, c.pathOf(other), true, other.isDefault}
 		if isCustom {
 			check.custom = append(check.custom, checked)
 		} else {
@@ -268,7 +324,7 @@ func (c *change) addOthers(check *ruleCheck, r *Rule, isDefault bool, old, named
 
 // newCheck returns a ruleCheck that calls the store's methods Accepts and Supports only while c holds no lock.
 func (c *change) newCheck() *ruleCheck {
-	check := newRuleCheck(&c.l.settings)
+	check := newRuleCheck(c.l.settings.store)
 	if supports := check.supports; supports != nil {
 		check.supports = func(a Ask) error { return c.calls.Ask(a, func() error { return supports(a) }) }
 	}
@@ -283,39 +339,46 @@ func (c *change) pathOf(r *activeRule) string {
 	return "rules[" + strconv.Itoa(c.set.rules.Position(r)) + "]"
 }
 
-// carryOver returns the rule r, which was read from a config, with the Resolve and the Limiter of the current rule of
-// the same name. If r needs a Limiter that is not built yet, carryOver plans the call of the BuildFunc.
-func (c *change) carryOver(r Rule, isDefault bool) (Rule, error) {
-	if old := c.set.named(r.completed(isDefault).Name); old != nil {
+// carryOver gives the rule r, which was read from a config, the Resolve and the Limiter of the current rule of the same
+// name. If r needs a Limiter that is not built yet, carryOver plans the call of the BuildFunc.
+func (c *change) carryOver(r *givenRule) error {
+	if old := c.set.named(r.Name); old != nil {
 		r.Resolve = old.Resolve
 		switch built := old.built(); {
 		case old.Limiter == nil:
 		case built == nil, r.custom != nil && old.keepsLimiter(r.Algorithm, r.custom.Config):
 			r.Limiter, r.custom = old.Limiter, built
-			return r, nil
+			return nil
 		}
 	}
 	if r.custom == nil {
-		return r, nil
+		return nil
 	}
 	if r.custom.Build != nil {
 		if err := c.calls.Ask(r.custom, r.custom.Finish); err != nil {
-			return r, err
+			return err
 		}
 	}
 	r.Limiter = r.custom.Value.(Limiter)
-	return r, nil
+	return nil
 }
 
 // tell adds a call of SetRate to the plan: the custom Limiter of the rule old gets the rate r.
 func (c *change) tell(old *activeRule, r Rate) error {
-	limiter, ok := old.Limiter.(interface{ SetRate(r Rate) error })
-	if !ok {
-		field := "rules[" + strconv.Quote(old.Name) + "].limiter"
-		return &ConfigError{field, fmt.Sprintf("%T", old.Limiter), "must have a method SetRate(Rate) error: the rule gets another rate"}
+	if c.rates.Plan(old.Name, old, old.Limiter, old.Rate, r) {
+		return nil
 	}
-	c.rates.Plan(old.Name, old, ratedRule{old, limiter}, r)
-	return nil
+	field := "rules[" + strconv.Quote(old.Name) + "].limiter"
+	return &ConfigError{field, fmt.Sprintf("%T", old.Limiter), "must have a method SetRate(Rate) error: the rule gets another rate"}
+}
+
+// rateRefused returns the error for a new rate of the rule with this name, of whose custom Limiter SetRate has returned err.
+func rateRefused(name string, err error) error {
+	err = errors.Join(atPath("rules["+strconv.Quote(name)+"].rate", err)...)
+	if err != nil && !errors.Is(err, ErrInvalidConfig) {
+		err = fmt.Errorf("%w: %w", ErrInvalidConfig, err)
+	}
+	return err
 }
 
 // end cleans up after the change c, whether or not it was made. A Limiter that got a new rate gets the old rate back if
@@ -333,11 +396,10 @@ func (c *change) end() {
 	}, c.built...)
 }
 
-// activate returns the activeRule for the rule r. old is the current rule of the same name, or nil. If the new rule
-// takes over the keys of the old rule, the method commit brings these keys to the rates of r.
-func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule, error) {
-	l := c.l
-	r = r.completed(isDefault)
+// activate returns the activeRule for the given rule. old is the current rule of the same name, or nil. If the new rule
+// takes over the keys of the old rule, the method commit brings these keys to its rates.
+func (c *change) activate(given *givenRule, old *activeRule) (*activeRule, error) {
+	l, r := c.l, given.Rule
 	r.OnStoreError = r.policy(l.settings.policy)
 	var noSetRate error
 	switch {
@@ -347,14 +409,14 @@ func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule,
 	case r.Rate != old.Rate:
 		noSetRate = c.tell(old, r.Rate)
 	}
-	a := &activeRule{Rule: r, isDefault: isDefault, unnamed: l.settings.single, key: keyMaker{keyspec.MakerOf(string(r.Key))}}
+	a := &activeRule{Rule: r, isDefault: given.isDefault, unnamed: l.settings.single, key: keyMaker{keyspec.MakerOf(string(r.Key))}}
 	carriesKeys := old != nil && r.keepsKeys(&old.Rule) && (old.Limiter == nil) == (r.Limiter == nil) &&
 		(old.Warmup == Warmup{}) == (r.Warmup == Warmup{})
 	if carriesKeys {
 		a.serial, a.totals = old.serial, old.totals
 	} else {
 		l.lastSerial++
-		a.serial, a.totals = l.lastSerial, new(totals)
+		a.serial, a.totals = l.lastSerial, new(counters.Totals)
 	}
 	var commit func(now instant)
 	var err error
@@ -369,33 +431,6 @@ func (c *change) activate(r Rule, isDefault bool, old *activeRule) (*activeRule,
 		a.keys, err = algorithms[r.Algorithm].keys(&l.time, a.rates(), l.settings.maxKeys)
 		a.local = a.keys
 	}
-	for _, commit := range []func(instant){commit, c.penalties(a, old, carriesKeys)} {
-		if commit != nil {
-			c.commits = append(c.commits, commit)
-		}
-	}
+	c.commits = append(c.commits, commit, c.penalties(a, old, carriesKeys))
 	return a, errors.Join(append(atPath("rules["+strconv.Quote(r.Name)+"].rate", err), noSetRate)...)
-}
-
-// A ratedRule is a rule whose custom Limiter has a method SetRate.
-type ratedRule struct {
-	*activeRule
-	limiter interface{ SetRate(r Rate) error }
-}
-
-// Rate returns the Limiter's own rate if it has a method Rate; otherwise it returns the rate of the rule.
-func (r ratedRule) Rate() Rate {
-	if has, ok := r.Limiter.(interface{ Rate() Rate }); ok {
-		return has.Rate()
-	}
-	return r.activeRule.Rate
-}
-
-// SetRate calls SetRate of the Limiter. Its error has the path of the rule's rate and matches ErrInvalidConfig.
-func (r ratedRule) SetRate(rate Rate) error {
-	err := errors.Join(atPath("rules["+strconv.Quote(r.Name)+"].rate", r.limiter.SetRate(rate))...)
-	if err != nil && !errors.Is(err, ErrInvalidConfig) {
-		err = fmt.Errorf("%w: %w", ErrInvalidConfig, err)
-	}
-	return err
 }

@@ -68,8 +68,3 @@ const termRange = "must be from a microsecond to 24 hours"
 
 // validTerm reports whether the units of a reservation can be given back, or one request can run, for the time d.
 func validTerm(d time.Duration) bool { return d >= time.Microsecond && d <= 24*time.Hour }
-
-// spanRange is the text in errors for a TTL, a HoldFor or the time of a warm-up that validSpan refuses.
-const spanRange = "must be from a microsecond to 366 days"
-
-func validSpan(d time.Duration) bool { return d >= time.Microsecond && d <= 366*24*time.Hour }

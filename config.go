@@ -37,37 +37,40 @@ func DecodeRules(configs []map[string]any, defaultConfig map[string]any, opts ..
 	return rules, defaultRule, nil
 }
 
+// NewFromConfig returns a RateLimiter whose rules are read from maps, such as those that encoding/json decodes a file
+// to. [DecodeRules] describes the maps. It is an error if configs is empty and defaultConfig is nil. The error lists
+// every mistake, and matches [ErrInvalidConfig].
+func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts ...Option) (*RateLimiter, error) {
+	set, err := newSettings(opts)
+	rules, defaultRule, invalid := newDecoder(&set).decode(configs, defaultConfig)
+	if invalid != nil {
+		return nil, errors.Join(err, invalid)
+	}
+	l, err := newRateLimiter(rules, defaultRule, set, err)
+	if err != nil {
+		hooks.Close(builtFor(rules, defaultRule)...)
+	}
+	return l, err
+}
+
 // A decoder reads rules and limiters from configs. Its Reader collects all problems.
 type decoder struct {
 	*ruleconfig.Reader
 	set   *settings  // settings of the limiter
 	check *ruleCheck // checks each rule against the rules read before it
 
-	// kept returns the Limiter that the current rule with this name has, or nil if the rule in the config needs a new
-	// Limiter. The field kept is nil if there are no current rules.
-	kept func(name string, a Algorithm, algoConfig map[string]any) Limiter
+	// A rule that keeps its Limiter from these rules, which are the current ones, gets no new one.
+	current *ruleSet
 }
 
 func newDecoder(set *settings) *decoder {
 	custom := set.factory.registry()
-	return &decoder{set: set, check: newRuleCheck(set), Reader: ruleconfig.NewReader(ruleconfig.Caller{
+	return &decoder{set: set, current: new(ruleSet), check: newRuleCheck(set.store), Reader: ruleconfig.NewReader(ruleconfig.Caller{
 		Problem:    func(field, value, reason string) error { return &ConfigError{field, value, reason} },
 		Field:      fieldOf,
 		More:       func(n int) error { return ruleconfig.More(n, ErrInvalidConfig) },
 		Algorithms: configAlgorithms(), Custom: custom.Algorithm, CustomNames: custom.Names, Refused: refusedRate, MaxRules: maxRules,
 	})}
-}
-
-// newRedecoder returns a decoder for a reload: a rule that keeps its Limiter from the current rules gets no new one.
-func newRedecoder(set *settings, rules *ruleSet) *decoder {
-	d := newDecoder(set)
-	d.kept = func(name string, a Algorithm, algoConfig map[string]any) Limiter {
-		if old := rules.named(name); old != nil && old.Limiter != nil && old.keepsLimiter(a, algoConfig) {
-			return old.Limiter
-		}
-		return nil
-	}
-	return d
 }
 
 // fieldOf returns the three fields of err if err is a ConfigError, and reports whether it is one.
@@ -82,8 +85,8 @@ func fieldOf(err error) (field string, value any, reason string, ok bool) {
 // refusedRate returns the mistakes in the rate r for the algorithm a, which is one of this package.
 func refusedRate(a ruleconfig.Algorithm, r ratetext.Rate) (faults []ruleconfig.Fault) {
 	for _, err := range atPath("", algorithms[Algorithm(a.Name)].validate(Rate(r))) {
-		if field, _, reason, ok := fieldOf(err); ok {
-			faults = append(faults, ruleconfig.Fault{Field: strings.TrimPrefix(field, "."), Reason: reason})
+		if field, value, reason, ok := fieldOf(err); ok {
+			faults = append(faults, ruleconfig.Fault{Field: strings.TrimPrefix(field, "."), Value: value, Reason: reason})
 		}
 	}
 	return faults
@@ -126,9 +129,9 @@ func (d *decoder) rule(n *confmap.Node, isDefault bool) Rule {
 	r, identified := d.read(n, isDefault)
 	switch {
 	case d.Found() == before:
-		d.check.add(n.Path, r, isDefault)
+		d.check.add(given(n.Path, r, isDefault))
 	case identified:
-		d.check.identify(n.Path, Rule{Name: r.Name, Endpoint: r.Endpoint, Key: r.Key}, isDefault)
+		d.check.identify(given(n.Path, Rule{Name: r.Name, Endpoint: r.Endpoint, Key: r.Key}, isDefault))
 	}
 	d.ReportChecked(n, d.check.problems)
 	d.check.problems = nil
@@ -153,7 +156,7 @@ func (d *decoder) read(n *confmap.Node, isDefault bool) (r Rule, identified bool
 	config, ok := d.Config(n)
 	switch {
 	case ok && a.Custom:
-		if r.custom = d.custom(r.completed(isDefault).Name, n, config, a); r.custom != nil {
+		if r.custom = d.custom(given(n.Path, r, isDefault).Name, n, config, a); r.custom != nil {
 			r.Limiter = r.custom.Value.(Limiter)
 		}
 	case ok && a.Name != "":
@@ -169,75 +172,6 @@ func (d *decoder) read(n *confmap.Node, isDefault bool) (r Rule, identified bool
 	policy := d.Policy(n)
 	r.OnStoreError = FailurePolicy{policy.Name, policy.Replicas}
 	return r, endpointOK && nameOK && keyOK && !n.Misspelt("endpoint", "name")
-}
-
-// Reload replaces all rules and the default rule by rules that it reads from maps, as [DecodeRules] does. Keys keep
-// what they have used, as [RateLimiter.Replace] says. If anything is wrong with the maps, Reload changes nothing and
-// returns an error that lists everything that is wrong and matches [ErrInvalidConfig].
-//
-// A new rule keeps the Resolve and the Limiter that code gave to the old rule with the same name. A Limiter that a
-// [BuildFunc] has made is kept if the algorithm and the algoConfig have not changed; otherwise the BuildFunc makes
-// another one. A Limiter that a BuildFunc has made and that no rule uses any more is closed if it is an [io.Closer].
-func (l *RateLimiter) Reload(configs []map[string]any, defaultConfig map[string]any) error {
-	return l.ReloadIf(configs, defaultConfig, nil)
-}
-
-// ReloadIf does what [RateLimiter.Reload] does, but first calls accept with the new rules; no lock is held. If accept
-// returns an error, nothing changes and ReloadIf returns the error. accept may be nil.
-func (l *RateLimiter) ReloadIf(configs []map[string]any, defaultConfig map[string]any, accept func([]Rule, *Rule) error) error {
-	if accept == nil {
-		return l.reload(configs, defaultConfig, nil)
-	}
-	return l.reload(configs, defaultConfig, func(next *ruleSet) error { return accept(next.list()) })
-}
-
-// ReloadAll does what ReloadIf does, and then what [RateLimiter.ReloadOverrides] does with the Overrides in o, which are for
-// the new rules. If there is an error, neither the rules nor the Overrides change.
-func (l *RateLimiter) ReloadAll(
-	configs []map[string]any, defaultConfig map[string]any, o []Override, accept func([]Rule, *Rule) error,
-) error {
-	err := l.reload(configs, defaultConfig, func(next *ruleSet) error {
-		if accept != nil {
-			if err := accept(next.list()); err != nil {
-				return err
-			}
-		}
-		return l.overrides.checkOfFile(next, o)
-	})
-	if err != nil {
-		return err
-	}
-	return l.overrides.setOfFile(o)
-}
-
-// reload replaces the rules by those in the maps, if the function accept, which gets the new rules, is nil or returns nil.
-func (l *RateLimiter) reload(configs []map[string]any, defaultConfig map[string]any, accept func(next *ruleSet) error) error {
-	if l.set.Load() == nil {
-		return errZeroLimiter
-	}
-	rules, defaultRule, err := newRedecoder(&l.settings, l.set.Load()).decode(configs, defaultConfig)
-	if err != nil {
-		return err
-	}
-	return l.edit(func(c *change) error {
-		c.built = builtFor(rules, defaultRule)
-		problems := make([]error, len(rules)+1)
-		carried, carriedDefault := make([]Rule, len(rules)), defaultRule
-		for i, r := range rules {
-			carried[i], problems[i] = c.carryOver(r, false)
-		}
-		if defaultRule != nil {
-			r, err := c.carryOver(*defaultRule, true)
-			carriedDefault, problems[len(rules)] = &r, err
-		}
-		if err := errors.Join(problems...); err != nil {
-			return err
-		}
-		if err := c.replace(carried, carriedDefault); err != nil || c.calls.Missing() || accept == nil {
-			return err
-		}
-		return c.calls.Ask(&c.calls, func() error { return accept(c.next) })
-	})
 }
 
 // MarshalJSON returns r as a config map that UnmarshalJSON reads. If the rule was read from a config with a custom
@@ -329,11 +263,8 @@ func (r *Rule) keepsLimiter(a Algorithm, algoConfig map[string]any) bool {
 
 // builtFor returns the limiters that BuildFuncs made for these rules, which were read from configs.
 func builtFor(rules []Rule, defaultRule *Rule) (all []*hooks.Built) {
-	for i := range rules {
-		all = append(all, rules[i].custom)
-	}
-	if defaultRule != nil {
-		all = append(all, defaultRule.custom)
+	for _, r := range allGiven(rules, defaultRule) {
+		all = append(all, r.custom)
 	}
 	return all
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
@@ -16,8 +17,8 @@ func (l *RateLimiter) askCustom(ctx context.Context, d *decision) (answered bool
 	if d.custom < 0 || !d.Passes || d.Late {
 		return false, nil
 	}
-	charge := pendingCharge{limiter: l, decision: d}
-	defer func() { err = charge.end(ctx, err) }()
+	committed := false
+	defer func() { err = endCharge(ctx, l, d, committed, err) }()
 	rule, p, n := d.rules[d.custom], &d.parts[d.custom], 0
 	if d.order.Mode.Charges() {
 		n = int(p.N)
@@ -36,50 +37,38 @@ func (l *RateLimiter) askCustom(ctx context.Context, d *decision) (answered bool
 		return false, refused
 	}
 	if failed != nil && d.order.Mode != engine.ModeDryRun {
-		rule.totals.add(numErrors, 1)
+		rule.totals.Add(counters.Errors, 1)
 	}
 	d.setCustom(res)
 	p.Err = failed
-	if d.Passes = res.Allowed || p.Shadow; d.Passes {
-		charge.commit()
-	}
+	d.Passes = res.Allowed || p.Shadow
+	committed = d.Passes
 	return false, nil
 }
 
-// A pendingCharge has what a decision has charged before it asks its custom limiter. Without commit, end gives it back.
-type pendingCharge struct {
-	limiter   *RateLimiter
-	decision  *decision
-	committed bool
-}
-
-// commit makes the charges final: the custom limiter has granted the request.
-func (c *pendingCharge) commit() { c.committed = true }
-
-// end makes the charges final if commit was called, and gives them back otherwise. err says why nothing was decided, or
-// is nil. If err is not nil and the store fails to give units back, end returns both errors.
-func (c *pendingCharge) end(ctx context.Context, err error) error {
-	d := c.decision
+// endCharge ends what d has charged before the custom limiter was asked: the charges become final if committed is set, and
+// are given back otherwise. err says why nothing was decided, or is nil. If err is not nil and the store fails to give
+// units back, endCharge returns both errors.
+func endCharge(ctx context.Context, l *RateLimiter, d *decision, committed bool, err error) error {
 	switch mode := d.order.Mode; {
-	case mode == engine.ModeDryRun && !c.committed:
-		c.revokeDry()
-	case mode.Charges() && c.committed:
+	case mode == engine.ModeDryRun && !committed:
+		revokeDry(d)
+	case mode.Charges() && committed:
 		engine.ConfirmAll(d.parts, d.Now)
 	case mode.Charges():
 		engine.RevokeAll(d.parts, d.Now)
-		if c.limiter.remote != nil {
-			if failed := c.limiter.remote.giveBack(ctx, d); failed != nil && err != nil {
+		if l.remote != nil {
+			if failed := l.remote.giveBack(ctx, d); failed != nil && err != nil {
 				err = errors.Join(err, failed)
 			}
 		}
-		c.limiter.waiters.FreedParts(d.parts)
+		l.waiters.FreedParts(d.parts)
 	}
 	return err
 }
 
 // revokeDry changes the answers of a dry run to what they would be after the charges were given back.
-func (c *pendingCharge) revokeDry() {
-	d := c.decision
+func revokeDry(d *decision) {
 	for i := range d.parts {
 		switch p := &d.parts[i]; {
 		case i == d.custom || !p.Granted():
@@ -93,19 +82,15 @@ func (c *pendingCharge) revokeDry() {
 
 // findCustom sets d.custom. It returns an error if two rules of d have a custom limiter, or if one has and d reserves units.
 func findCustom(d *decision) error {
-	n := len(d.rules)
-	if n > 1 && d.rules[n-2].Limiter != nil {
-		first := slices.IndexFunc(d.rules, func(r *activeRule) bool { return r.Limiter != nil })
-		names := fmt.Sprintf("%q and %q", d.rules[first].Name, d.rules[first+1].Name)
+	d.custom = slices.IndexFunc(d.rules, func(r *activeRule) bool { return r.Limiter != nil })
+	switch {
+	case d.custom < 0:
+	case d.custom < len(d.rules)-1: // rules with a Limiter come last
+		names := fmt.Sprintf("%q and %q", d.rules[d.custom].Name, d.rules[d.custom+1].Name)
 		return &ConfigError{"rules", names, "must have one limiter of one's own among them"}
-	}
-	d.custom = -1
-	if n > 0 && d.rules[n-1].Limiter != nil {
-		d.custom = n - 1
-		if d.term > 0 {
-			r, reason := d.rules[d.custom], "must not be asked for a reservation: a custom limiter gives no units back"
-			return &ConfigError{"rules[" + strconv.Quote(r.Name) + "].limiter", fmt.Sprintf("%T", r.Limiter), reason}
-		}
+	case d.term > 0:
+		r, reason := d.rules[d.custom], "must not be asked for a reservation: a custom limiter gives no units back"
+		return &ConfigError{"rules[" + strconv.Quote(r.Name) + "].limiter", fmt.Sprintf("%T", r.Limiter), reason}
 	}
 	return nil
 }
@@ -120,7 +105,7 @@ func (d *decision) lookAtCustom(ctx context.Context) {
 		res = rule.policyAnswer()
 	}
 	if d.order.Mode != engine.ModeDryRun && (failed != nil || refused != nil && ctx.Err() == nil) {
-		rule.totals.add(numErrors, 1)
+		rule.totals.Add(counters.Errors, 1)
 	}
 	d.setCustom(res)
 }
@@ -145,10 +130,7 @@ func (r *activeRule) takeCustom(ctx context.Context, key string, n int) (res Res
 
 // policyAnswer returns the answer of the failure policy of r, which is FailOpen or FailClosed.
 func (r *activeRule) policyAnswer() Result {
-	if r.OnStoreError == FailClosed {
-		return Result{Limit: r.Rate.burst(), RetryAfter: closedFor, ResetAfter: closedFor, Degraded: true}
-	}
-	return Result{Allowed: true, Limit: -1, Remaining: -1, Degraded: true}
+	return resultOf(&engine.Part{Answer: engine.Answer{Verdict: r.OnStoreError.verdict(r.Rate)}}, true)
 }
 
 // setCustom stores res in d as the answer of the custom limiter.

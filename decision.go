@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 	"github.com/ratelimit-go/ratelimit/internal/override"
@@ -103,8 +104,7 @@ func (l *RateLimiter) run(ctx context.Context, d *decision) (res Result, err err
 	if d.order.Mode.Charges() && l.settings.observer != nil {
 		d.watch = l.time.StartWatch()
 	}
-	l.overrides.read()
-	if err := d.prepare(set, l.overrides.For(ctx, l.overrides.wall)); err != nil {
+	if err := d.prepare(set, l.overrides.For(ctx)); err != nil {
 		return Result{}, err
 	}
 	if d.ruled.Block != nil {
@@ -161,8 +161,9 @@ func (l *RateLimiter) answered(ctx context.Context, d *decision) (res Result, er
 		}
 	}
 	strike(d)
-	d.count()
-	l.overrides.count(d)
+	if d.count(); d.decided() {
+		l.overrides.Count(&d.ruled)
+	}
 	d.binding = d.answer(&res)
 	d.recordCustomGrant(&res)
 	err = d.problems()
@@ -228,7 +229,7 @@ func (d *decision) prepare(set *ruleSet, overrides override.At) error {
 		p.Keys, p.Hash, p.Shadow, p.Ends = r.keys, r.key.hash(&d.request), !r.enforces(), r.holds()
 		p.Advises = r.Mode == ModeAdvise
 		p.Want.Tier, p.N = d.request.Tier, n
-		if r.keys != nil {
+		if o.bar.Strikes = r.penal; r.keys != nil {
 			o.by = byMemory
 		}
 		if resolved {
@@ -267,7 +268,9 @@ func (d *decision) decideHere(t *engine.Timeline) {
 		parts = parts[:d.custom]
 		d.order.Revocable, d.order.Unsettled = d.order.Mode.Takes(), d.order.Mode.Takes()
 	}
-	denyPenalized(d, parts, t)
+	for i := range parts {
+		d.origins[i].bar.Deny(t, &parts[i])
+	}
 	d.Outcome = engine.DecideAll(t, parts, &d.order, 0)
 }
 
@@ -286,10 +289,10 @@ func (d *decision) count() {
 	d.request.countUnasked(d.unasked)
 	if d.Replayed {
 		for _, r := range d.rules {
-			r.totals.add(numReplayed, 1)
+			r.totals.Add(counters.Replayed, 1)
 		}
 		for _, r := range d.exempt {
-			r.totals.add(numReplayed, 1)
+			r.totals.Add(counters.Replayed, 1)
 		}
 		return
 	}
@@ -299,14 +302,14 @@ func (d *decision) count() {
 		if by == 0 || p.Keys != nil && !d.uncounted || p.Granted() && !d.Passes { // last case: this rule granted, another denied
 			continue
 		}
-		r.totals.countDecision(r.Mode, p.Granted())
+		r.totals.Decided(p.Granted(), p.Shadow, p.Advises)
 		if by == byPolicy {
-			r.totals.add(numDegraded, 1)
+			r.totals.Add(counters.Degraded, 1)
 		}
 	}
 	for _, r := range d.exempt {
 		if d.Passes && d.ruled.Of(r.Name) == nil {
-			r.totals.add(numAllowed, 1)
+			r.totals.Add(counters.Allowed, 1)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package ratelimit
 import (
 	"errors"
 	"fmt"
+
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // The errors that a caller can act on. Test for them with [errors.Is], because errors with more details wrap them.
@@ -90,4 +92,13 @@ func atPath(path string, err error) (problems []error) {
 		problems = append(problems, fmt.Errorf("%s: %w", path, err))
 	}
 	return problems
+}
+
+// joinFaults returns the faults as errors, joined, or nil if there are none.
+func joinFaults(faults []ruleconfig.Fault) error {
+	var errs []error
+	for _, f := range faults {
+		errs = append(errs, (*ConfigError)(&f))
+	}
+	return errors.Join(errs...)
 }

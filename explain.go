@@ -11,8 +11,6 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/explained"
-	"github.com/ratelimit-go/ratelimit/internal/override"
-	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 )
 
 // An Explanation says what [RateLimiter.Check] would answer to a request now, and why: which rules apply, and what each
@@ -109,7 +107,6 @@ type AnsweredBy string
 // A dryRun holds what [RateLimiter.Explain] needs to know besides the answers.
 type dryRun struct {
 	byResolve []*activeRule // rules that do not limit the request because of Resolve
-	byZero    bool          // true if the store does not accept Ask.Look, so that it is asked for 0 units instead
 }
 
 // Explain returns what [RateLimiter.Check] would return for req now, and why. It takes nothing and changes nothing: the
@@ -173,33 +170,13 @@ func (e *Explanation) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &in); err != nil {
 		return fmt.Errorf("ratelimit: not an explanation: %w", err)
 	}
-	*e = Explanation{Request: Request(in.Request), Match: in.Match, Pattern: in.Pattern, Recorded: in.Recorded,
-		Result: Result(in.Result), Override: overrideIn((*override.Override)(in.Override))}
-	for _, r := range in.Rules {
-		e.Rules = append(e.Rules, RuleExplanation{
-			r.Name, r.Match, r.Pattern, KeyType(r.KeyType), r.Key, Algorithm(r.Algorithm), Mode(r.Mode),
-			Rate(r.Rate), RateFrom(r.RateFrom), r.Unit, r.Cost, AnsweredBy(r.AnsweredBy), overrideIn((*override.Override)(r.Override)),
-			r.Receipts, Held(r.Held), Result(r.Result), r.MaxIn, r.Err,
-		})
-	}
+	explained.Copy(e, &in)
 	return nil
 }
 
-// text converts e to the types of package explained.
-func (e *Explanation) text() explained.Explanation {
-	out := explained.Explanation{
-		Request: explained.Request(e.Request), Match: e.Match, Pattern: e.Pattern, Recorded: e.Recorded, Result: explained.Result(e.Result),
-		Override: (*explained.Override)(e.Override.out()),
-	}
-	for _, r := range e.Rules {
-		out.Rules = append(out.Rules, explained.Rule{
-			Name: r.Name, Match: r.Match, Pattern: r.Pattern, KeyType: string(r.KeyType), Key: r.Key,
-			Algorithm: string(r.Algorithm), Mode: string(r.Mode), Rate: ratetext.Rate(r.Rate),
-			RateFrom: string(r.RateFrom), Unit: r.Unit, Cost: r.Cost, AnsweredBy: string(r.AnsweredBy),
-			Receipts: r.Receipts, Held: explained.Held(r.Held), Result: explained.Result(r.Result), MaxIn: r.MaxIn, Err: r.Err,
-			Override: (*explained.Override)(r.Override.out()),
-		})
-	}
+// text converts e to the type of package explained.
+func (e *Explanation) text() (out explained.Explanation) {
+	explained.Copy(&out, e)
 	return out
 }
 
@@ -276,7 +253,7 @@ func stateOf(d *decision, i int) (by AnsweredBy, receipts int) {
 	case by != byMemory:
 		return AnsweredBy(sources[by]), 0
 	}
-	if i < len(d.order.Found) && !d.origins[i].penalized {
+	if i < len(d.order.Found) && !d.origins[i].bar.Blocks {
 		return places[d.order.Found[i].Place], d.order.Found[i].Receipts
 	}
 	// d.order.Found is empty if callers wait, and has nothing about a key that is blocked

@@ -37,7 +37,7 @@ func CheckRules(rules []Rule, defaultRule *Rule, opts ...Option) error {
 	if err != nil {
 		return err
 	}
-	return checkRules(newRuleCheck(&set), rules, defaultRule)
+	return newRuleCheck(set.store).addAll(allGiven(rules, defaultRule))
 }
 
 // CustomOf returns the Limiter of a rule that a Factory made, and the algoConfig that it was made

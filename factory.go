@@ -130,16 +130,14 @@ func (d *decoder) custom(name string, n, algoConfig *confmap.Node, a ruleconfig.
 	if !ok {
 		return nil
 	}
-	if d.kept != nil {
-		if l := d.kept(name, Algorithm(a.Name), config); l != nil {
-			return &hooks.Built{Config: config, Value: l, Build: func() (any, error) {
-				later := newDecoder(d.set)
-				if built := later.custom(name, n, algoConfig, a); built != nil {
-					return built.Value, nil
-				}
-				return nil, later.Err()
-			}}
-		}
+	if old := d.current.named(name); old != nil && old.Limiter != nil && old.keepsLimiter(Algorithm(a.Name), config) {
+		return &hooks.Built{Config: config, Value: old.Limiter, Build: func() (any, error) {
+			later := newDecoder(d.set)
+			if built := later.custom(name, n, algoConfig, a); built != nil {
+				return built.Value, nil
+			}
+			return nil, later.Err()
+		}}
 	}
 	handed, ok := d.Copy(algoConfig) // for the BuildFunc, which may change it
 	if !ok {

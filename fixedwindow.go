@@ -126,11 +126,10 @@ func (c *fixedWindowConfig) Carry(s *fixedWindowState, from *fixedWindowConfig, 
 	*s = fixedWindowState{now, from.used(s, now, from.Offset(now))}
 }
 
-// Reached and Charged return the instant of the last charge. Clone copies the struct, which has no pointers.
+// Reached and Charged return the instant of the last charge.
 
-func (c *fixedWindowConfig) Reached(s *fixedWindowState) instant        { return s.last }
-func (c *fixedWindowConfig) Charged(s *fixedWindowState) instant        { return s.last }
-func (c *fixedWindowConfig) Clone(s *fixedWindowState) fixedWindowState { return *s }
+func (c *fixedWindowConfig) Reached(s *fixedWindowState) instant { return s.last }
+func (c *fixedWindowConfig) Charged(s *fixedWindowState) instant { return s.last }
 
 // GiveBack subtracts the returned units from the count if the window in which they were granted has not ended.
 func (c *fixedWindowConfig) GiveBack(s *fixedWindowState, back engine.Returned) {
@@ -149,6 +148,3 @@ func (c *fixedWindowConfig) Exceed(s *fixedWindowState, now instant, n int64) {
 func (c *fixedWindowConfig) Idle(s *fixedWindowState, now instant) bool {
 	return now >= s.last && c.used(s, now, c.Offset(now)) == 0
 }
-
-// Inherit returns the state for a key that shared the state s and now gets its own: a copy, with the same count.
-func (c *fixedWindowConfig) Inherit(s *fixedWindowState, _ instant) fixedWindowState { return *s }

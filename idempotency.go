@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/replay"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
@@ -28,7 +30,7 @@ import (
 // With a [Store], the store keeps the grants: it must be a [StoreReplayer], and a request with an ID cannot have a rule
 // with a custom [Limiter]. The option has no effect on a limiter outside a [RateLimiter].
 func WithRequestIDs(ttl time.Duration) Option {
-	return option(!validSpan(ttl), "requestIDs", ttl, spanRange, func(s *settings) { s.requestIDs = ttl })
+	return option(!ruleconfig.ValidSpan(ttl), "requestIDs", ttl, ruleconfig.SpanRange, func(s *settings) { s.requestIDs = ttl })
 }
 
 // setRequestIDs prepares l for requests with an ID, if it has the option WithRequestIDs.
@@ -92,7 +94,7 @@ func (l *RateLimiter) replayPlain(g *ruleGroup, req *Request, res *Result) bool 
 		return false
 	}
 	for _, r := range g.rules {
-		r.totals.add(numReplayed, 1)
+		r.totals.Add(counters.Replayed, 1)
 	}
 	combine(g.rules, parts[:len(g.rules)], true, req, res)
 	return true
@@ -181,11 +183,11 @@ func (l *RateLimiter) replayDry(ctx context.Context, d *decision) bool {
 			return false
 		}
 	} else {
-		asks := c.asksFor(d)
-		if c.breakers.Refusal(c.partsOf(asks)|c.recordPart(d), now) != nil {
+		if c.breakers.Refusal(c.resolveAll(d)|c.recordPart(d), now) != nil {
 			return false
 		}
-		results, found, err := c.once.Once(ctx, c.attemptOf(&d.request, true), asks)
+		asks := asksFor(d)
+		results, found, err := c.once.Once(ctx, *c.attemptOf(&d.request, true), asks)
 		if complete(results, asks, err) != nil || !found {
 			return false
 		}

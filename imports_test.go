@@ -17,7 +17,7 @@ const module = "github.com/ratelimit-go/ratelimit"
 // type of the root.
 var mayImport = map[string][]string{
 	".": {
-		"internal/backlog", "internal/breaker", "internal/confmap", "internal/costs", "internal/engine",
+		"internal/backlog", "internal/breaker", "internal/confmap", "internal/costs", "internal/counters", "internal/engine",
 		"internal/exact", "internal/explained", "internal/handclock", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/match",
 		"internal/override", "internal/penalty", "internal/ratetext",
 		"internal/replay", "internal/ruleconfig", "internal/sample", "internal/waitline",
@@ -28,11 +28,13 @@ var mayImport = map[string][]string{
 	"internal/replay":     {"internal/engine", "internal/keytable"},
 	"internal/backlog":    {"internal/keytable"},
 	"internal/breaker":    {"internal/keytable"},
+	"internal/calendar":   {"internal/confmap"},
 	"internal/keytable":   {},
 	"internal/keyspec":    {"internal/keytable"},
 	"internal/match":      {},
 	"internal/confmap":    {},
 	"internal/costs":      {},
+	"internal/counters":   {"internal/keytable"},
 	"internal/handclock":  {},
 	"internal/hooks":      {},
 	"internal/running":    {},
@@ -40,7 +42,7 @@ var mayImport = map[string][]string{
 	"internal/ratetext":   {},
 	"internal/ratefield":  {},
 	"internal/explained":  {"internal/confmap", "internal/ratetext"},
-	"internal/override":   {"internal/confmap", "internal/ratetext"},
+	"internal/override":   {"internal/confmap", "internal/keytable", "internal/ratetext"},
 	"internal/penalty":    {"internal/keytable"},
 	"internal/ruleconfig": {"internal/confmap", "internal/keyspec", "internal/ratetext"},
 

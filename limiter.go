@@ -13,23 +13,6 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
-// A Limiter grants or denies units to keys, such as clients. Each key has a budget of its own. [TokenBucket],
-// [FixedWindow], [SlidingWindowLog], [SlidingWindowCounter] and [LeakyBucket] are Limiters. Package ratelimittest can check
-// yours.
-//
-// A key may have any bytes, and may be empty. A Limiter is safe for concurrent use by multiple goroutines.
-type Limiter interface {
-	// Allow takes one unit for key if the key has one left. A denial changes nothing.
-	Allow(key string) Result
-
-	// Take takes n units for key if the key has that many left; otherwise it takes none. With n 0, it takes nothing and
-	// returns the answer that one unit would get; Remaining still counts that unit.
-	//
-	// If n is negative, Take returns the zero Result and [ErrInvalidCount]. If ctx has ended, it returns the zero
-	// Result and the error of ctx. In both cases it takes nothing.
-	Take(ctx context.Context, key string, n int) (Result, error)
-}
-
 // keyed has the methods that the five limiters share. S is the state of one key, and C the configuration for a rate.
 type keyed[S any, C engine.Algorithm[S, C]] struct {
 	engine  engine.Limiter[S, C] // decides if solo is nil; engine.Ready is false if solo is set, and in the zero value
@@ -251,11 +234,4 @@ func (s *solo) take(ctx context.Context, key string, n int) (Result, error) {
 		return s.limiter.Peek(ctx, req)
 	}
 	return s.limiter.Check(ctx, req)
-}
-
-func (s *solo) wait(ctx context.Context, key string, n int) (Result, error) {
-	if n == 0 {
-		return s.take(ctx, key, 0)
-	}
-	return s.limiter.Wait(ctx, Request{Client: key, Cost: n})
 }

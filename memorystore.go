@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/override"
 	"github.com/ratelimit-go/ratelimit/internal/penalty"
 	"github.com/ratelimit-go/ratelimit/internal/replay"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // A MemoryStore is a [Store] that keeps its state in this process. It gives the same answers as a limiter without a
@@ -24,9 +24,8 @@ type MemoryStore struct {
 	book    *engine.Book // the states of all keys; nil in the zero MemoryStore
 	records *replay.Log
 
-	clock     Clock      // of the option WithClock, or nil
-	mu        sync.Mutex // held while the field overrides is used
-	overrides map[string]*override.List
+	clock     Clock // of the option WithClock, or nil
+	overrides override.Lists
 }
 
 var (
@@ -55,29 +54,22 @@ func NewMemoryStore(opts ...Option) (*MemoryStore, error) {
 		keys, err := algorithm.keys(&line, rates, set.maxKeys)
 		return engine.NewLedger(keys, set.maxKeys, algorithm.name == AlgorithmInFlight), err
 	}, records.Clear)
-	return &MemoryStore{book: book, records: records, clock: set.clock, overrides: make(map[string]*override.List)}, nil
+	return &MemoryStore{book: book, records: records, clock: set.clock}, nil
 }
 
 // Take charges all asks or none and returns a Result for each, as [Store] says. If it returns an error, it has charged
 // nothing. The error matches [ErrInvalidConfig] for an unknown algorithm, an invalid rate, Warmup or HoldFor, or asks
 // that differ in Look, and [ErrInvalidCount] for a negative N. If ctx has ended, it is the error of ctx.
 func (m *MemoryStore) Take(ctx context.Context, asks []Ask) ([]Result, error) {
-	charges, err := m.charges(ctx, asks, func(a *Ask) error {
-		if a.N < 0 {
-			return ErrInvalidCount
-		}
-		return m.Accepts(*a)
-	})
+	charges, err := m.charges(ctx, asks, m.takes)
 	if err == nil && slices.ContainsFunc(asks, func(a Ask) bool { return a.Look != asks[0].Look }) {
 		err = &ConfigError{"look", "true and false", "must be the same in all asks of one call"}
-	}
-	if err == nil {
-		_, err = m.book.Take(charges, nil, false)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return resultsOf(charges), nil
+	results, _, err := m.decide(charges, nil, false)
+	return results, err
 }
 
 // Once does what Take does, for the request that has the ID once.ID. If the same request was granted the same asks less
@@ -87,27 +79,19 @@ func (m *MemoryStore) Once(ctx context.Context, once Attempt, asks []Ask) (resul
 	switch {
 	case once.ID == "":
 		return nil, false, &ConfigError{"id", `""`, "must not be empty"}
-	case !validSpan(once.TTL):
-		return nil, false, &ConfigError{"ttl", once.TTL, spanRange}
+	case !ruleconfig.ValidSpan(once.TTL):
+		return nil, false, &ConfigError{"ttl", once.TTL, ruleconfig.SpanRange}
 	}
 	charges, err := m.charges(ctx, asks, func(a *Ask) error {
-		switch {
-		case a.N < 0:
-			return ErrInvalidCount
-		case a.Look:
+		if a.Look && a.N >= 0 {
 			return &ConfigError{"look", true, "must be false: Once has a Look of its own"}
 		}
-		return m.Accepts(*a)
+		return m.takes(a)
 	})
 	if err != nil || len(asks) == 0 {
 		return nil, false, err
 	}
-	r := replay.NewRecord(m.records, once.Client, once.ID, once.TTL, once.Look, charges)
-	replayed, err = m.book.Take(charges, r, once.Look)
-	if err != nil {
-		return nil, false, err
-	}
-	return resultsOf(charges), replayed, nil
+	return m.decide(charges, replay.NewRecord(m.records, once.Client, once.ID, once.TTL, once.Look, charges), once.Look)
 }
 
 // Settle changes the charge that each ask names to N units, as [StoreSettler] says. If it returns an error, it has
@@ -164,14 +148,7 @@ func (m *MemoryStore) SetOverrides(ctx context.Context, limiter string, o []Over
 	if _, err := m.charges(ctx, nil, nil); err != nil {
 		return err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	list := m.overrides[limiter]
-	if list == nil {
-		list = override.NewList()
-		m.overrides[limiter] = list
-	}
-	if n, ok := list.Edit(entriesOf(o), wallOf(m.clock)); !ok {
+	if n, ok := m.overrides.Edit(limiter, entriesOf(o), wallOf(m.clock)); !ok {
 		return &ConfigError{"overrides", n, "must be at most " + strconv.Itoa(override.MaxShared)}
 	}
 	return nil
@@ -182,15 +159,8 @@ func (m *MemoryStore) OverridesSince(ctx context.Context, limiter string, since 
 	if _, err := m.charges(ctx, nil, nil); err != nil {
 		return c, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	c.Now = wallOf(m.clock)
-	list := m.overrides[limiter]
-	if list == nil {
-		c.Whole = since != OverrideVersion{}
-		return c, nil
-	}
-	now, set, lifted, whole := list.Since(override.Version(since))
+	now, set, lifted, whole := m.overrides.Since(limiter, override.Version(since))
 	c.Version, c.Set, c.Lifted, c.Whole = OverrideVersion(now), overridesOf(set), overridesOf(lifted), whole
 	return c, nil
 }
@@ -201,8 +171,8 @@ func (m *MemoryStore) Accepts(a Ask) error {
 	switch {
 	case !ok:
 		return &ConfigError{"algorithm", a.Algorithm, "must be one of " + confmap.List(algorithmNames())}
-	case a.Receipt != 0 && !validSpan(a.HoldFor):
-		return &ConfigError{"term", a.HoldFor, spanRange}
+	case a.Receipt != 0 && !ruleconfig.ValidSpan(a.HoldFor):
+		return &ConfigError{"term", a.HoldFor, ruleconfig.SpanRange}
 	case a.Algorithm == AlgorithmInFlight && a.Warmup != (Warmup{}):
 		return &ConfigError{"warmup", a.Warmup, "must be left out: a rule that counts what is running has none"}
 	}
@@ -236,14 +206,25 @@ func (m *MemoryStore) charges(ctx context.Context, asks []Ask, check func(a *Ask
 	return charges, nil
 }
 
-// resultsOf returns the Result of each charge, after the engine has decided on the charges.
-func resultsOf(charges []engine.Charge) []Result {
-	results := make([]Result, len(charges))
+// takes returns the error of Take for the ask, or nil.
+func (m *MemoryStore) takes(a *Ask) error {
+	if a.N < 0 {
+		return ErrInvalidCount
+	}
+	return m.Accepts(*a)
+}
+
+// decide lets the engine decide on the charges, as engine.Book.Take says, and returns the Result of each.
+func (m *MemoryStore) decide(charges []engine.Charge, r engine.Record, look bool) (results []Result, found bool, err error) {
+	if found, err = m.book.Take(charges, r, look); err != nil {
+		return nil, false, err
+	}
+	results = make([]Result, len(charges))
 	for i := range charges {
 		fill(&results[i], &charges[i].Verdict)
 		if results[i].Delay = charges[i].Delay; charges[i].Penalized {
 			results[i].Reason = ReasonPenalty
 		}
 	}
-	return results
+	return results, found, nil
 }

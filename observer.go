@@ -92,10 +92,10 @@ var sources = [...]Source{
 
 // An origin says what answered for one rule of a request, and at which rate.
 type origin struct {
-	by        answerer    // what answered for the rule; 0 until the rule is asked
-	rate      Rate        // the rate that a store was asked to decide by, if a store decides
-	resolved  engine.Rate // the rate that Rule.Resolve returned, or of an Override; the field Want.Rate of the engine.Part points to it
-	penalized bool        // whether the key is blocked by the rule's Penalty
+	by       answerer    // what answered for the rule; 0 until the rule is asked
+	rate     Rate        // the rate that a store was asked to decide by, if a store decides
+	resolved engine.Rate // the rate that Rule.Resolve returned, or of an Override; the field Want.Rate of the engine.Part points to it
+	bar      engine.Bar  // the strikes by the rule's Penalty, and whether they block the key
 }
 
 // reasonOf returns the Reason of the Result for a rule's answer p. o says what gave the answer.
@@ -103,7 +103,7 @@ func reasonOf(p *engine.Part, o *origin) Reason {
 	switch {
 	case p.Granted():
 		return ""
-	case o.penalized:
+	case o.bar.Blocks:
 		return ReasonPenalty
 	case p.Ends && o.by != byPolicy:
 		return ReasonBusy
@@ -213,80 +213,33 @@ func SlogObserver(log *slog.Logger, every time.Duration) Observer {
 	if log == nil {
 		panic("ratelimit: SlogObserver: the logger must not be nil; slog.Default() returns one")
 	}
-	return &slogObserver{log, sample.New[sample.Kind](every), sample.NewOutage(log, "rate limit: ")}
+	return slogObserver{sample.NewLog(log, every)}
 }
 
-type slogObserver struct {
-	log     *slog.Logger
-	sampler *sample.Sampler[sample.Kind]
-	outage  *sample.Outage // writes the lines for the decisions with causeStore
-}
+type slogObserver struct{ log *sample.Log }
 
-// What has failed in a decision: the end of its log message. causeLimit means that nothing has failed. No log line
-// is written for a single decision with causeStore: the field outage writes the log lines about the whole outage.
-const (
-	causeLimit   = ""
-	causeStore   = "the store failed"
-	causeLimiter = "the rule's limiter failed"
-	causeOther   = "the limiter of another rule failed"
-	causeResolve = "Resolve returned an invalid rate"
-)
+// Observe passes what the log shows of the decision d to the log.
+func (o slogObserver) Observe(ctx context.Context, d Decision) {
+	r, res := &d.Request, &d.Result
+	o.log.Write(ctx, &sample.Decision{
+		Kind:    sample.Kind{Rule: d.Rule, Key: d.Key, Allowed: res.Allowed, Shadow: !d.Mode.Denies(), Cause: causeOf(&d)},
+		KeyType: string(d.KeyType), Tier: d.Tier, Cost: d.Cost, Limit: res.Limit, RetryAfter: res.RetryAfter, Reason: res.Reason,
+		Source: string(d.Source), FromStore: d.Source == SourceStore, Err: d.Err, Client: r.Client, Endpoint: r.Endpoint, IP: r.IP,
+	})
+}
 
 // causeOf returns what has failed in the decision d.
 func causeOf(d *Decision) string {
 	var failed *limiterError
 	switch {
 	case d.Err == nil && !d.Result.Degraded:
-		return causeLimit
+		return sample.CauseLimit
 	case errors.Is(d.Err, ErrInvalidConfig) && !d.Result.Degraded:
-		return causeResolve
+		return sample.CauseResolve
 	case d.Source == SourceLimiter || d.Key != 0 && d.Rate == Rate{}:
-		return causeLimiter
+		return sample.CauseLimiter
 	case errors.As(d.Err, &failed):
-		return causeOther
+		return sample.CauseOther
 	}
-	return causeStore
-}
-
-// Observe writes a line for the decision d. It writes none for a grant without a failure, nor soon after a line of the
-// same kind. If the store has failed, the field outage writes instead.
-func (o *slogObserver) Observe(ctx context.Context, d Decision) {
-	kind, level := sample.Kind{Rule: d.Rule, Allowed: d.Result.Allowed, Shadow: !d.Mode.Denies(), Cause: causeOf(&d)}, slog.LevelWarn
-	if kind.Cause == causeStore {
-		o.outage.Failed(ctx, time.Now(), d.Rule, !kind.Allowed && !kind.Shadow, d.Err)
-		return
-	}
-	if d.Source == SourceStore && o.outage.Lasts() {
-		o.outage.Answered(ctx, time.Now())
-	}
-	if kind.Cause == causeLimit {
-		if level, kind.Key = slog.LevelInfo, d.Key; kind.Allowed {
-			return
-		}
-	}
-	if !o.log.Enabled(ctx, level) {
-		return
-	}
-	skipped, ok := o.sampler.Due(kind, time.Now())
-	if !ok {
-		return
-	}
-	attrs := []slog.Attr{
-		slog.String("rule", d.Rule), slog.String("key_type", string(d.KeyType)), slog.Int("cost", d.Cost),
-		slog.Bool("allowed", d.Result.Allowed), slog.Int("limit", d.Result.Limit), slog.Duration("retry_after", d.Result.RetryAfter),
-		slog.String("source", string(d.Source)), slog.Int("skipped", skipped),
-	}
-	if d.Result.Reason != "" {
-		attrs = append(attrs, slog.String("reason", d.Result.Reason))
-	}
-	if d.Tier != "" {
-		attrs = append(attrs, slog.String("tier", d.Tier))
-	}
-	if d.Err != nil {
-		attrs = append(attrs, slog.Any("error", d.Err))
-	}
-	if r := d.Request; r.Client != "" || r.Endpoint != "" || r.IP != "" {
-		attrs = append(attrs, slog.String("client", r.Client), slog.String("endpoint", r.Endpoint), slog.String("ip", r.IP))
-	}
-	o.log.LogAttrs(ctx, level, kind.Message(), attrs...)
+	return sample.CauseStore
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
@@ -16,25 +16,45 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
-// overrides are the Overrides of a limiter.
-type overrides struct {
-	override.Board
-	limiter *RateLimiter   // nil for the zero RateLimiter
-	shared  StoreOverrider // has the list that processes share; nil if the Overrides are those of this process
-}
-
-// shareOverrides prepares l to keep its Overrides in the store, if it has the option WithOverrides. It returns an error if
-// the store cannot keep them.
-func (l *RateLimiter) shareOverrides() error {
-	if !l.settings.overrides || l.settings.single {
+// initOverrides prepares l to have Overrides: in the store, if l has the option WithOverrides. It returns an error if the store
+// cannot keep them.
+func (l *RateLimiter) initOverrides() error {
+	set := &l.settings
+	l.overrides.Host = override.Host{
+		Wall: func() time.Time { return wallOf(set.clock) },
+		Now:  l.time.Now,
+		Change: func(commit func(), touched *override.Set) {
+			l.time.Renew()
+			l.waiters.ChangeRules(func(instant) { commit() }, func(in *waitline.Waiter) bool {
+				req := in.Owner.(*ruleWait).req
+				met := touched.Find(req.Client, req.IP)
+				return !met.None()
+			})
+			l.retries.Wake()
+		},
+	}
+	if !set.overrides || set.single {
 		return nil
 	}
-	var ok bool
-	if l.overrides.shared, ok = l.settings.store.(StoreOverrider); !ok {
+	store, ok := set.store.(StoreOverrider)
+	if !ok {
 		reason := "must have the methods SetOverrides and OverridesSince: WithOverrides keeps overrides in it"
-		return &ConfigError{"store", fmt.Sprintf("%T", l.settings.store), reason}
+		return &ConfigError{"store", fmt.Sprintf("%T", set.store), reason}
 	}
+	l.overrides.Source = sharedList{store, set.name}
 	return nil
+}
+
+// A sharedList is the list of Overrides that the limiters with this name share in a store.
+type sharedList struct {
+	store StoreOverrider
+	name  string
+}
+
+// Since returns what has changed in the list since the version v.
+func (s sharedList) Since(ctx context.Context, v override.Version) (override.Changes, error) {
+	c, err := s.store.OverridesSince(ctx, s.name, OverrideVersion(v))
+	return override.Changes{Version: override.Version(c.Version), Whole: c.Whole, Set: entriesOf(c.Set), Lifted: entriesOf(c.Lifted), Now: c.Now}, err
 }
 
 // Override sets each Override in o, or lifts others if its Effect is empty: all of them, or none if there is an error. It
@@ -51,23 +71,25 @@ func (l *RateLimiter) Override(ctx context.Context, o ...Override) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
-	if err := l.overrides.check(l.set.Load(), o, l.overrides.Now(l.overrides.wall())); err != nil {
+	if err := checkOverrides(l.settings.store, l.set.Load(), o, l.overrides.Time()); err != nil || len(o) == 0 {
 		return err
 	}
 	ctx = orBackground(ctx)
-	switch {
-	case len(o) > 0 && o[0].Effect == EffectPardon:
-		return l.overrides.pardon(ctx, o)
-	case l.overrides.shared == nil || len(o) == 0:
-		return l.overrides.change(override.Code, entriesOf(o), false, nil)
+	if o[0].Effect == EffectPardon {
+		return pardon(ctx, l, o)
 	}
-	switch err := l.overrides.shared.SetOverrides(ctx, l.settings.name, o); {
+	list, ok := l.overrides.Source.(sharedList)
+	if !ok {
+		return setOverrides(&l.overrides, override.Code, o)
+	}
+	switch err := list.store.SetOverrides(ctx, list.name, o); {
 	case errors.Is(err, ErrInvalidConfig): // the list would be too long
 		return err
 	case err != nil:
 		return callError(ctx, err)
 	}
-	return l.overrides.readSet(ctx, o)
+	l.overrides.ReadAfter(ctx, entriesOf(o))
+	return nil
 }
 
 // ReloadOverrides sets the Overrides that a file has, which are those of this process. They take the place of those that the
@@ -77,41 +99,29 @@ func (l *RateLimiter) ReloadOverrides(o ...Override) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
-	if err := l.overrides.checkOfFile(l.set.Load(), o); err != nil {
+	if err := checkFileOverrides(l.settings.store, l.set.Load(), o); err != nil {
 		return err
 	}
-	return l.overrides.setOfFile(o)
+	return setOverrides(&l.overrides, override.File, o)
 }
 
 // Overrides returns all Overrides that have not ended, also those of other processes and of files, in the order of the
 // clients and then the addresses. IPv4 addresses in IPv6 are written as IPv4. The error is that of the [Store].
 func (l *RateLimiter) Overrides(ctx context.Context) ([]Override, error) {
-	if l.overrides.shared != nil {
-		if err := l.overrides.readNow(orBackground(ctx)); err != nil {
-			return nil, err
+	if ctx = orBackground(ctx); l.overrides.Source != nil {
+		if err := l.overrides.Read(ctx); err != nil {
+			return nil, callError(ctx, err)
 		}
 	}
-	l.changing.Lock()
-	defer l.changing.Unlock()
-	now := l.overrides.Now(l.overrides.wall())
-	all := l.overrides.All(override.Code, override.Shared, override.File)
-	return overridesOf(slices.DeleteFunc(all, func(e override.Entry) bool { return e.Ended(now) })), nil
+	return overridesOf(l.overrides.All()), nil
 }
 
 // OverrideStats returns how many requests Overrides have changed, and how many Overrides there are.
-func (l *RateLimiter) OverrideStats() OverrideStats {
-	b, now := &l.overrides, l.overrides.Now(l.overrides.wall())
-	set := b.Set()
-	return OverrideStats{b.Blocked.Load(), b.Exempted.Load(), b.Rated.Load(),
-		set.Live(override.Block, now), set.Live(override.Exempt, now), set.Live(override.Rate, now)}
-}
-
-// wall returns the time of the clock that people read, which goes on while the machine sleeps.
-func (o *overrides) wall() time.Time {
-	if o.limiter == nil {
-		return wallOf(nil)
-	}
-	return wallOf(o.limiter.settings.clock)
+func (l *RateLimiter) OverrideStats() (s OverrideStats) {
+	b := &l.overrides
+	s.Blocked, s.Exempted, s.Rated = b.Blocked.Load(), b.Exempted.Load(), b.Rated.Load()
+	s.Blocks, s.Exemptions, s.Rates = b.Live()
+	return s
 }
 
 // wallOf returns the time of the clock c or, if it is nil, that of the machine's clock that people read.
@@ -122,44 +132,16 @@ func wallOf(c Clock) time.Time {
 	return time.Now().Round(0)
 }
 
-// readSet reads the list in the store after o were set there. If that fails, it sets o in the copy of the list.
-func (o *overrides) readSet(ctx context.Context, all []Override) error {
-	if err := o.readNow(ctx); err == nil {
-		return nil
-	}
-	o.limiter.changing.Lock()
-	version := o.Version()
-	o.limiter.changing.Unlock()
-	_ = o.change(override.Shared, entriesOf(all), false, &[2]override.Version{version, override.Unknown}) // errStale: it was read meanwhile
-	return nil
-}
-
-// change changes the overrides of this layer, as Board.Plan says, and decides anew on callers who wait. If the changes were
-// read from the store, versions are the version since which they were made, and the new one. The result is errStale if the
-// copy of the list already has changes which these do not have, or were not made since.
-func (o *overrides) change(layer override.Layer, changes []override.Entry, whole bool, versions *[2]override.Version) error {
-	l := o.limiter
-	l.time.Renew()
-	l.changing.Lock()
-	defer l.changing.Unlock()
-	if versions != nil && !o.SetVersion(versions[0], versions[1], whole) {
-		return errStale
-	}
-	touched, n, commit := o.Plan(layer, changes, whole, o.Now(o.wall()))
-	if layer != override.Shared && n > override.MaxOwn {
+// setOverrides sets the Overrides o, which are valid, in a layer of b. If it is that of the file, they replace it.
+func setOverrides(b *override.Board, layer override.Layer, o []Override) error {
+	if n, ok := b.Apply(layer, entriesOf(o), layer == override.File); !ok {
 		return &ConfigError{"overrides", n, "must be at most " + strconv.Itoa(override.MaxOwn)}
 	}
-	l.waiters.ChangeRules(func(instant) { commit() }, func(in *waitline.Waiter) bool {
-		req := in.Owner.(*ruleWait).req
-		met := touched.Find(req.Client, req.IP)
-		return !met.None()
-	})
-	l.retries.Wake()
 	return nil
 }
 
-// checkOfFile returns everything that is wrong with the Overrides in all, which a file has, for the rules in set.
-func (o *overrides) checkOfFile(set *ruleSet, all []Override) error {
+// checkFileOverrides returns everything that is wrong with the Overrides in all, which a file has, for the rules in set.
+func checkFileOverrides(store Store, set *ruleSet, all []Override) error {
 	if len(all) > override.MaxOwn {
 		return &ConfigError{"overrides", len(all), "must be at most " + strconv.Itoa(override.MaxOwn)}
 	}
@@ -168,49 +150,38 @@ func (o *overrides) checkOfFile(set *ruleSet, all []Override) error {
 			return &ConfigError{"overrides[" + strconv.Itoa(i) + "].effect", strconv.Quote(effect), `must be one of "block", "exempt", "rate"`}
 		}
 	}
-	return o.check(set, all, time.Time{}) // all are in the future of this time: those that have ended are left out
+	return checkOverrides(store, set, all, time.Time{}) // all are in the future of this time: those that have ended are left out
 }
 
-// setOfFile replaces the Overrides of a file by those in all, which checkOfFile has checked.
-func (o *overrides) setOfFile(all []Override) error {
-	now := o.Now(o.wall())
-	live := slices.DeleteFunc(entriesOf(all), func(e override.Entry) bool { return e.Ended(now) })
-	return o.change(override.File, live, true, nil)
-}
-
-// check returns everything that is wrong with these Overrides at the time now, for the rules in set.
-func (o *overrides) check(set *ruleSet, all []Override, now time.Time) error {
-	var problems []error
-	for i := range all {
-		if all[i].Effect != all[0].Effect && (all[i].Effect == EffectPardon || all[0].Effect == EffectPardon) {
-			reason := "must not be given together with a pardon, which is done at once"
-			return &ConfigError{"overrides[" + strconv.Itoa(i) + "].effect", strconv.Quote(all[i].Effect), reason}
-		}
-	}
+// checkOverrides returns everything that is wrong with these Overrides at the time now, for the rules in set.
+func checkOverrides(store Store, set *ruleSet, all []Override, now time.Time) error {
+	check := newRuleCheck(store)
 	for i := range all {
 		x, path := all[i].out(), "overrides["+strconv.Itoa(i)+"]"
+		if (x.Effect == EffectPardon) != (all[0].Effect == EffectPardon) {
+			reason := "must not be given together with a pardon, which is done at once"
+			return &ConfigError{path + ".effect", strconv.Quote(x.Effect), reason}
+		}
 		if field, value, reason := x.Check(now); field != "" {
-			problems = append(problems, &ConfigError{path + "." + field, value, reason})
+			check.problems = append(check.problems, &ConfigError{path + "." + field, value, reason})
 			continue
 		}
-		check := newRuleCheck(&o.limiter.settings)
-		rules := set.rules
+		rules, unknown := set.rules, false
 		if len(x.Rules) > 0 {
 			rules = nil
 		}
 		for _, name := range x.Rules {
 			if r := set.named(name); r != nil {
 				rules = append(rules, r)
-			} else if x.Effect != override.Lift {
+			} else if unknown = true; x.Effect != override.Lift {
 				check.within(path+".rules", &unknownRule{name, set})
 			}
 		}
-		if x.Effect == override.Rate && len(check.problems) == 0 {
+		if x.Effect == override.Rate && !unknown {
 			checkOverrideRate(check, path, x, rules)
 		}
-		problems = append(problems, check.problems...)
 	}
-	return errors.Join(problems...)
+	return errors.Join(check.problems...)
 }
 
 // checkOverrideRate checks the rate of o, which is for these rules. path is how errors name o.
@@ -226,7 +197,7 @@ func checkOverrideRate(check *ruleCheck, path string, o *override.Override, rule
 			continue
 		}
 		fits++
-		check.addRate(&checkedRule{r.Rule, path, true, r.isDefault}, path+".rate", Rate(o.Rate))
+		check.addRate(&givenRule{r.Rule, path, true, r.isDefault}, path+".rate", Rate(o.Rate))
 		check.within(path+".rate", algorithms[r.Algorithm].otherWindow(r.Rate, Rate(o.Rate)))
 		check.within(path+".rate", r.Warmup.fits(Rate(o.Rate)))
 	}
@@ -235,68 +206,6 @@ func checkOverrideRate(check *ruleCheck, path string, o *override.Override, rule
 		check.problems = append(check.problems, &ConfigError{path + ".rate", Rate(o.Rate), reason})
 	}
 }
-
-// meet reports whether there may be an Override for req, so that the general path must decide. It allocates nothing.
-func (o *overrides) meet(req *Request) bool {
-	o.read()
-	set := o.Set()
-	if set == nil {
-		return false
-	}
-	met := set.Find(req.Client, req.IP)
-	return !met.None()
-}
-
-// read reads the list in the store, beside the caller, if there is one that was last read more than a second ago.
-func (o *overrides) read() {
-	if o.shared == nil {
-		return
-	}
-	if o.BeginRead(int64(o.limiter.time.Now())) {
-		go func() {
-			defer o.EndRead()
-			_ = o.readNow(context.Background()) // if the store cannot be reached, the old copy decides on
-		}()
-	}
-}
-
-// errStale means that another goroutine has changed the copy of the list in the store meanwhile.
-var errStale = errors.New("ratelimit: the overrides have changed meanwhile")
-
-// readNow reads what has changed in the list in the store.
-func (o *overrides) readNow(ctx context.Context) (err error) {
-	const tries = 10
-	for range tries {
-		if err = o.readOnce(ctx); !errors.Is(err, errStale) {
-			return err
-		}
-	}
-	return storeError(err)
-}
-
-// readOnce does what readNow does, but may return errStale.
-func (o *overrides) readOnce(ctx context.Context) error {
-	l := o.limiter
-	l.changing.Lock()
-	version := o.Version()
-	l.changing.Unlock()
-	c, err := o.shared.OverridesSince(ctx, l.settings.name, OverrideVersion(version))
-	if err != nil {
-		return callError(ctx, err)
-	}
-	o.SetClock(c.Now, o.wall())
-	if c.Version == OverrideVersion(version) {
-		return nil
-	}
-	changes := make([]override.Entry, 0, len(c.Lifted)+len(c.Set))
-	for i := range c.Lifted {
-		changes = append(changes, override.NewEntry(*c.Lifted[i].out()).Lifting())
-	}
-	return o.change(override.Shared, append(changes, entriesOf(c.Set)...), c.Whole, &[2]override.Version{version, override.Version(c.Version)})
-}
-
-// now returns the overrides by which a decision is made that begins now, on a request whose context has this doubt.
-func (o *overrides) now(doubt *override.Doubt) override.At { return o.At(doubt, o.wall) }
 
 // denyBlocked denies d, because an override blocks the request, and returns the answer.
 func (l *RateLimiter) denyBlocked(ctx context.Context, d *decision) (res Result, err error) {
@@ -313,19 +222,6 @@ func (l *RateLimiter) denyBlocked(ctx context.Context, d *decision) (res Result,
 		l.tell(ctx, &d.request, nil, &verdicts{by: byOverride, hash: hash, now: d.Now}, -1, &res, nil, d.watch.Elapsed(&l.time))
 	}
 	return res, nil
-}
-
-// count counts d if an override exempts it from a rule, or gives a rule another rate.
-func (o *overrides) count(d *decision) {
-	switch {
-	case !d.decided():
-		return
-	case d.ruled.Freed > 0:
-		o.Exempted.Add(1)
-	}
-	if d.ruled.Rated > 0 {
-		o.Rated.Add(1)
-	}
 }
 
 // penalties gives the new rule a its table of strikes: that of the rule old, which a replaces, if carryOver is set. The result
@@ -345,88 +241,47 @@ func (c *change) penalties(a, old *activeRule, carryOver bool) (commit func(now 
 
 // penaltyRest returns how long a rule's Penalty still blocks the request of d, or 0.
 func penaltyRest(d *decision, t *engine.Timeline) (rest time.Duration) {
-	for i, r := range d.rules {
-		if r.penal != nil && r.keys != nil && r.enforces() {
-			rest = max(rest, r.penal.Rest(d.parts[i].Hash, t.Now()))
-		}
+	for i := range d.parts {
+		rest = max(rest, d.origins[i].bar.Rest(t, &d.parts[i]))
 	}
 	return rest
 }
 
-// denyPenalized denies those of the parts of d whose keys in this process are blocked by a Penalty: they need no decision.
-func denyPenalized(d *decision, parts []engine.Part, t *engine.Timeline) {
-	for i := range parts {
-		r, p, o := d.rules[i], &parts[i], &d.origins[i]
-		if r.penal == nil || p.Keys == nil || p.Shadow {
-			continue
-		}
-		now := t.Now()
-		rest := r.penal.Rest(p.Hash, now)
-		if rest == 0 {
-			continue
-		}
-		alone := []engine.Part{*p} // what the rule would answer without the block
-		engine.DecideAll(t, alone, &engine.Order{Mode: engine.ModeLook, Within: engine.AnyDelay}, now)
-		p.Keys, p.Verdict = nil, alone[0].Verdict
-		o.penalize(p, rest)
-	}
-}
-
-// penalize makes p, the answer of a rule, a denial for the time rest.
-func (o *origin) penalize(p *engine.Part, rest time.Duration) {
-	o.penalized = true
-	p.Left, p.RetryAfter, p.ResetAfter = 0, max(p.RetryAfter, rest), max(p.ResetAfter, rest)
-}
-
-// strike counts the denials of d as strikes, and makes those that begin a block last as long as the block.
+// strike counts the denial of d as a strike for each of its rules that has a Penalty and denies.
 func strike(d *decision) {
 	if d.Passes || d.noStrike || d.order.Mode != engine.ModeTake || d.Replayed {
 		return
 	}
 	for i, r := range d.rules {
-		p, o := &d.parts[i], &d.origins[i]
-		if r.penal == nil || p.Keys == nil || o.by != byMemory || p.Shadow || p.Granted() || p.N == 0 {
-			continue
-		}
-		rest, begun := r.penal.Strike(p.Hash, r.whose(&d.request), d.Now)
-		if begun {
-			r.totals.add(numPenalized, 1)
-		}
-		if rest > 0 {
-			o.penalize(p, rest)
+		if o := &d.origins[i]; r.penal != nil && o.by == byMemory && o.bar.Strike(&d.parts[i], r.whose(&d.request), d.Now) {
+			r.totals.Add(counters.Penalized, 1)
 		}
 	}
 }
 
-// pardon ends the running blocks of those whom the overrides in all name, all of which have EffectPardon. With a store, it
+// pardon ends the running blocks of those whom the Overrides in all name, all of which have EffectPardon. With a store, it
 // can find only the keys that are of the client alone, or of the address alone.
-func (o *overrides) pardon(ctx context.Context, all []Override) error {
-	if len(all) == 0 {
-		return nil
-	}
-	l := o.limiter
+func pardon(ctx context.Context, l *RateLimiter, all []Override) error {
 	var asks []Ask
-	var here []func() // the pardons in this process, which are done when the store has done its own
-	for i := range all {
-		whom := &all[i]
-		e := override.NewEntry(*whom.out())
-		client := keytable.HashOf(whom.Client)
-		named := func(w *penalty.Whose) bool {
-			return whom.Client != "" && w.Client == client || whom.IP != "" && w.IP.IsValid() && e.Covers(w.IP)
-		}
-		for _, r := range l.set.Load().rules {
-			if r.penal == nil || len(whom.Rules) > 0 && !slices.Contains(whom.Rules, r.Name) {
-				continue
-			}
-			here = append(here, func() { r.penal.Pardon(named) })
-			if r.remote != nil && (r.Key == KeyUser && whom.Client != "" || r.Key == KeyIP && e.IsAddress()) {
-				asks = append(asks, r.ask(&Request{Client: whom.Client, IP: e.IP}, r.Rate))
-				if whom.IP != e.IP { // the key may have the address as the operator writes it
-					asks = append(asks, r.ask(&Request{IP: whom.IP}, r.Rate))
+	entries, rules := entriesOf(all), l.set.Load().rules
+	each := func(do func(whom *override.Entry, given string, r *activeRule)) {
+		for i := range entries {
+			for _, r := range rules {
+				if r.penal != nil && entries[i].IsFor(r.Name) {
+					do(&entries[i], all[i].IP, r)
 				}
 			}
 		}
 	}
+	each(func(whom *override.Entry, given string, r *activeRule) {
+		if r.remote == nil || (r.Key != KeyUser || whom.Client == "") && (r.Key != KeyIP || !whom.IsAddress()) {
+			return
+		}
+		asks = append(asks, r.ask(&Request{Client: whom.Client, IP: whom.IP}, r.Rate))
+		if given != whom.IP { // the key may have the address as the operator writes it
+			asks = append(asks, r.ask(&Request{IP: given}, r.Rate))
+		}
+	})
 	if len(asks) > 0 {
 		store, ok := l.settings.store.(StorePardoner)
 		if !ok {
@@ -436,10 +291,10 @@ func (o *overrides) pardon(ctx context.Context, all []Override) error {
 			return callError(ctx, err)
 		}
 	}
-	for _, pardon := range here {
-		pardon()
-	}
-	o.Wake()
+	each(func(whom *override.Entry, _ string, r *activeRule) {
+		r.penal.Pardon(func(w *penalty.Whose) bool { return whom.Owns(w.Client, w.IP) })
+	})
+	l.overrides.Wake()
 	l.retries.Wake()
 	return nil
 }

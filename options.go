@@ -137,17 +137,6 @@ func WithRequiredRules(names ...string) Option {
 	return func(s *settings) { s.required = append(slices.Clip(s.required), names...) }
 }
 
-// requires returns nil if set has all required rules. Otherwise, it returns an error that names each missing rule.
-func (s *settings) requires(set *ruleSet) error {
-	var problems []error
-	for _, name := range s.required {
-		if set.named(name) == nil {
-			problems = append(problems, &ConfigError{"rules[" + strconv.Quote(name) + "]", "missing", "must exist: WithRequiredRules names it"})
-		}
-	}
-	return errors.Join(problems...)
-}
-
 // newSettings returns the settings that the options opts make. If one of them is WithFactory, the options of the
 // Factory apply too. The error joins everything that is wrong with the options.
 func newSettings(opts []Option) (settings, error) {

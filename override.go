@@ -1,13 +1,13 @@
 package ratelimit
 
 import (
-	"errors"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/explained"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/override"
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // The values of [Override.Effect].
@@ -43,7 +43,8 @@ type Override struct {
 	// a rule makes the Rate unfit for it, the Override has no effect on this rule.
 	Rate Rate `json:"rate,omitzero"`
 
-	// Until is when the Override ends; the zero Time means that it lasts until it is lifted.
+	// Until is when the Override ends; the zero Time means that it lasts until it is lifted. A caller of Wait who already stands
+	// in line keeps his exemption or Rate until he is served.
 	Until time.Time `json:"until,omitzero"`
 
 	// Note is a text for people, of at most 256 bytes: who has set it, and why.
@@ -130,26 +131,4 @@ type Penalty struct {
 }
 
 // validate returns all that makes the Penalty p invalid, joined, or nil. Each error has a field of Penalty.
-func (p Penalty) validate() error {
-	if p == (Penalty{}) {
-		return nil
-	}
-	var errs []error
-	if p.After < 1 {
-		errs = append(errs, &ConfigError{"after", p.After, "must be at least 1"})
-	}
-	if !validSpan(p.Within) {
-		errs = append(errs, &ConfigError{"within", p.Within, spanRange})
-	}
-	if !validSpan(p.For) {
-		errs = append(errs, &ConfigError{"for", p.For, spanRange})
-	}
-	switch {
-	case p.Most == 0:
-	case !validSpan(p.Most):
-		errs = append(errs, &ConfigError{"most", p.Most, spanRange})
-	case p.Most < p.For:
-		errs = append(errs, &ConfigError{"most", p.Most, "must be at least " + p.For.String() + ", the length of the first block"})
-	}
-	return errors.Join(errs...)
-}
+func (p Penalty) validate() error { return joinFaults(ruleconfig.Penalty(p).Faults()) }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
@@ -42,6 +43,14 @@ const closedFor = time.Second
 // between. So however often the store fails, the policy grants no more than the share of the limit allows.
 func FailLocal(replicas int) FailurePolicy {
 	return FailurePolicy{kind: failLocally, replicas: replicas}
+}
+
+// verdict returns the answer of the policy p, which is FailOpen or FailClosed, for a key with this rate.
+func (p FailurePolicy) verdict(rate Rate) engine.Verdict {
+	if p == FailClosed {
+		return engine.Verdict{Limit: int64(rate.burst()), RetryAfter: closedFor, ResetAfter: closedFor}
+	}
+	return engine.Verdict{Limit: -1, Left: -1}
 }
 
 // validate returns nil if the policy p is valid. Otherwise it returns an error for this field of a config.

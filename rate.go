@@ -3,13 +3,13 @@ package ratelimit
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // A Rate is a limit: Requests units are granted every Per, such as 100 a minute.
@@ -164,33 +164,8 @@ func (w Warmup) engine() *engine.Warmup {
 	return &engine.Warmup{From: int64(w.From), Over: w.Over}
 }
 
-// minPortion returns the smallest Warmup.From at which a bucket with the rate r grants a new key one unit.
-func (r Rate) minPortion() int64 {
-	requests, burst := int64(r.Requests), int64(r.burst())
-	return (requests-1)/burst + 1
-}
-
 // fits returns an error if the Warmup w would grant a new key no unit at the rate r, and otherwise nil.
-func (w Warmup) fits(r Rate) error {
-	if w == (Warmup{}) || int64(min(w.From, r.Requests)) >= r.minPortion() {
-		return nil
-	}
-	minBurst := (r.Requests-1)/w.From + 1
-	reason := "must be at least %d: with less, a warm-up from %d of %d grants a new key nothing"
-	return &ConfigError{"burst", r.Burst, fmt.Sprintf(reason, minBurst, w.From, r.Requests)}
-}
+func (w Warmup) fits(r Rate) error { return joinFaults(ruleconfig.Warmup(w).Misfit(ratetext.Rate(r))) }
 
 // validate returns all that makes the Warmup w invalid for every rate, joined, or nil. Each error has a field of Warmup.
-func (w Warmup) validate() error {
-	if w == (Warmup{}) {
-		return nil
-	}
-	var errs []error
-	if w.From < 1 {
-		errs = append(errs, &ConfigError{"from", w.From, "must be at least 1"})
-	}
-	if !validSpan(w.Over) {
-		errs = append(errs, &ConfigError{"over", w.Over, spanRange})
-	}
-	return errors.Join(errs...)
-}
+func (w Warmup) validate() error { return joinFaults(ruleconfig.Warmup(w).Faults()) }

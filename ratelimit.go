@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
-	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
+	"github.com/ratelimit-go/ratelimit/internal/override"
 	"github.com/ratelimit-go/ratelimit/internal/penalty"
 	"github.com/ratelimit-go/ratelimit/internal/replay"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
@@ -52,7 +52,7 @@ type RateLimiter struct {
 	waiters  waitline.Lines
 	retries  waitline.Retries // callers of Wait for whom a store or a custom limiter decides
 
-	overrides overrides
+	overrides override.Board
 
 	changing   sync.Mutex // held while the rules or the overrides change
 	lastSerial uint64     // the serial number of the rule that was made last; guarded by the mutex changing
@@ -65,34 +65,17 @@ func New(rules []Rule, defaultRule *Rule, opts ...Option) (*RateLimiter, error) 
 	return newRateLimiter(rules, defaultRule, set, err)
 }
 
-// NewFromConfig returns a RateLimiter whose rules are read from maps, such as those that encoding/json decodes a file
-// to. [DecodeRules] describes the maps. It is an error if configs is empty and defaultConfig is nil. The error lists
-// every mistake, and matches [ErrInvalidConfig].
-func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts ...Option) (*RateLimiter, error) {
-	set, err := newSettings(opts)
-	rules, defaultRule, invalid := newDecoder(&set).decode(configs, defaultConfig)
-	if invalid != nil {
-		return nil, errors.Join(err, invalid)
-	}
-	l, err := newRateLimiter(rules, defaultRule, set, err)
-	if err != nil {
-		hooks.Close(builtFor(rules, defaultRule)...)
-	}
-	return l, err
-}
-
 // newRateLimiter does the work of New. set and err are the settings and the error that newSettings has returned.
 func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*RateLimiter, error) {
 	l := &RateLimiter{settings: set, time: newTimeline(set.clock)}
-	l.overrides.limiter = l
 	l.time.OnRestart(l.restart)
 	l.remote = newStoreCaller(&l.settings, &l.time)
 	l.waiters.Init(&l.time, set.maxWaiters, &l.retries, l.rematch)
 	if err == nil {
-		err = errors.Join(set.named(), l.setRequestIDs(), l.shareOverrides())
+		err = errors.Join(set.named(), l.setRequestIDs(), l.initOverrides())
 	}
 	if err != nil {
-		return nil, errors.Join(err, checkRules(newRuleCheck(&set), rules, defaultRule))
+		return nil, errors.Join(err, newRuleCheck(set.store).addAll(allGiven(rules, defaultRule)))
 	}
 	l.set.Store(newRuleSet(nil))
 	if err := l.Replace(rules, defaultRule); err != nil {
@@ -132,7 +115,7 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 	}
 	req := Request{Client: clientID, Endpoint: endpoint}
 	group := set.match(endpoint)
-	if group.plain && !l.overrides.meet(&req) {
+	if group.plain && !l.overrides.Meets(clientID, "") {
 		if done, _ := l.takePlain(context.Background(), group, &req, &res); done {
 			return
 		}
@@ -335,7 +318,7 @@ func (l *RateLimiter) plainGroup(ctx context.Context, req *Request) *ruleGroup {
 	if set == nil || len(req.Rules) > 0 || req.validate() != nil || ctx != nil && ctx.Err() != nil {
 		return nil
 	}
-	if g := set.match(req.Endpoint); g.plain && !l.overrides.meet(req) {
+	if g := set.match(req.Endpoint); g.plain && !l.overrides.Meets(req.Client, req.IP) {
 		return g
 	}
 	return nil

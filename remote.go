@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/ratelimit-go/ratelimit/internal/breaker"
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
@@ -52,7 +54,7 @@ func (c *storeCaller) activate(a, old *activeRule, carryOver bool) (commit func(
 	}
 	a.remote, a.local = remote, remote.local
 	if carryOver && old.local != nil {
-		return func(instant) { a.totals.replacedKeys(old.local.Counts()) }, nil
+		return func(instant) { a.totals.Keep(old.local.Counts()) }, nil
 	}
 	return nil, nil
 }
@@ -113,30 +115,27 @@ func (c *storeCaller) shortcut(r *activeRule, req *Request, n int64, res *Result
 	if !denied {
 		return noShortcut, 0, nil
 	}
-	r.totals.countDecision(ModeEnforce, false)
+	r.totals.Add(counters.Denied, 1)
 	*res, res.Rule = known, r.resultName()
 	return knownDenied, 0, nil
 }
 
 // decide asks the store for the decision d. If the store fails, failure policies decide. No custom limiter is called.
 func (c *storeCaller) decide(ctx context.Context, d *decision) error {
-	parts, leaky, err := c.resolveAll(d)
-	if err != nil {
-		return err
-	}
-	d.Now, d.Passes = c.time.Now(), true
-	switch {
-	case len(d.stored()) == 0:
-		return nil
-	case d.order.Mode != engine.ModeDryRun:
-		err = c.call(ctx, d, parts, leaky)
-	default:
-		if err = c.chooseLook(d); err != nil {
+	parts := c.resolveAll(d)
+	if d.term > 0 {
+		if err := c.reservable(d); err != nil {
 			return err
 		}
-		if err = c.breakers.Refusal(parts, d.Now); err == nil { // the breakers do not learn how the call ends
-			err = c.look(ctx, d)
-		}
+	}
+	if d.Now, d.Passes = c.time.Now(), true; len(d.stored()) == 0 {
+		return nil
+	}
+	var err, refused error
+	if d.order.Mode != engine.ModeDryRun {
+		err = c.call(ctx, d, parts)
+	} else if err, refused = c.look(ctx, d, parts); refused != nil {
+		return refused
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -147,29 +146,34 @@ func (c *storeCaller) decide(ctx context.Context, d *decision) error {
 	return nil
 }
 
-// resolveAll finds the rate that each Ask of d will have. parts has one bit set for each part of the store that holds a
-// state for d. leaky is true if one of the rules is a leaky bucket.
-func (c *storeCaller) resolveAll(d *decision) (parts uint64, leaky bool, err error) {
+// resolveAll finds the rate at which the store decides by each rule of d. parts has one bit set for each part of the
+// store that holds a state for d.
+func (c *storeCaller) resolveAll(d *decision) (parts uint64) {
 	receipt := d.receiptTemplate()
 	for i, r := range d.stored() {
 		c.resolve(r, &d.parts[i], &d.origins[i], receipt)
 		parts |= c.partOf(r, &d.request, d.origins[i].rate)
-		leaky = leaky || r.Algorithm == AlgorithmLeakyBucket
-		if d.term > 0 {
-			if err := c.reservable(r, d.origins[i].rate, receipt); err != nil {
-				return 0, false, err
-			}
-		}
 	}
-	return parts, leaky, nil
+	return parts
+}
+
+// asksFor returns the asks for the units of d, at the rates that resolveAll has found. Their charges are final.
+func asksFor(d *decision) []Ask {
+	asks := make([]Ask, len(d.stored()))
+	for i, r := range d.stored() {
+		asks[i] = r.ask(&d.request, d.origins[i].rate)
+		asks[i].N = int(d.parts[i].N)
+	}
+	return asks
 }
 
 // call asks the store to make the decision d, if the circuit breakers of these parts of the store allow the call.
-func (c *storeCaller) call(ctx context.Context, d *decision, parts uint64, leaky bool) error {
+func (c *storeCaller) call(ctx context.Context, d *decision, parts uint64) error {
 	pass, err := c.breakers.Admit(parts|c.recordPart(d), d.Now)
 	if err != nil {
 		return err
 	}
+	leaky := slices.ContainsFunc(d.stored(), func(r *activeRule) bool { return r.Algorithm == AlgorithmLeakyBucket })
 	if leaky && d.order.Mode.Takes() && d.order.Within < engine.AnyDelay {
 		// Ask for 0 units first: if the Delay is too long, nothing must be charged, and not every store can give units back.
 		if err = c.ask(ctx, d, pass, false); err != nil || d.Late && !c.granted(ctx, d) {
@@ -182,21 +186,24 @@ func (c *storeCaller) call(ctx context.Context, d *decision, parts uint64, leaky
 
 // ask calls the store once for all rules of d. If charge is false, it asks for 0 units.
 func (c *storeCaller) ask(ctx context.Context, d *decision, pass breaker.Pass, charge bool) error {
-	asks, receipt := make([]Ask, len(d.stored())), d.receiptTemplate()
+	asks, receipt := asksFor(d), d.receiptTemplate()
 	if charge && receipt.Receipt != 0 {
 		d.receipt = max(rand.Uint64(), 1)
 	}
 	for i, r := range d.stored() {
-		asks[i] = r.ask(&d.request, d.origins[i].rate)
 		asks[i].NoStrike = r.penal != nil && (d.noStrike || d.order.Mode != engine.ModeTake)
-		if charge {
-			asks[i].N = int(d.parts[i].N)
+		if !charge {
+			asks[i].N = 0
 		}
 		if d.receipt != 0 {
 			asks[i].Receipt, asks[i].HoldFor = d.receipt, receipt.HoldFor
 		}
 	}
-	results, replayed, err := c.take(ctx, pass, &d.request, charge, asks)
+	var once *Attempt
+	if d.request.ID != "" && charge {
+		once = c.attemptOf(&d.request, false)
+	}
+	results, replayed, err := c.take(ctx, pass, once, asks)
 	d.Replayed = replayed
 	switch {
 	case err == nil:
@@ -204,56 +211,51 @@ func (c *storeCaller) ask(ctx context.Context, d *decision, pass breaker.Pass, c
 		d.Late = d.Late && !charge // Late means that a long Delay has prevented the charge, so it is false after a charge
 	case ctx.Err() == nil:
 		for _, r := range d.stored() {
-			r.totals.add(numErrors, 1)
+			r.totals.Add(counters.Errors, 1)
 		}
 	}
 	return err
 }
 
-// chooseLook decides how to ask the store for a dry run, which charges nothing: with Ask.Look or, if the store does
-// not accept Look, for 0 units. It returns an error if the store does not accept Look and the cost is above 1.
-func (c *storeCaller) chooseLook(d *decision) error {
-	err := errors.New("it has no method Accepts")
+// look asks the store for the answer to d, a dry run, which charges nothing: with Ask.Look or, if the store does not
+// accept Look, for 0 units. refused is an error if the store does not accept Look and the cost is above 1. The circuit
+// breakers of these parts may refuse the call, but do not learn how it ends.
+func (c *storeCaller) look(ctx context.Context, d *decision, parts uint64) (err, refused error) {
+	asks, reason := asksFor(d), errors.New("it has no method Accepts")
 	if accepting, ok := c.store.(StoreAccepter); ok {
-		err = nil
-		for i, r := range d.stored() {
-			ask := r.ask(&d.request, d.origins[i].rate)
-			ask.N, ask.Look = int(d.parts[i].N), true
-			if err = accepting.Accepts(ask); err != nil {
-				break
-			}
+		reason = nil
+		for i := 0; i < len(asks) && reason == nil; i++ {
+			asks[i].Look = true
+			reason = accepting.Accepts(asks[i])
 		}
 	}
-	if d.dry.byZero = err != nil; d.dry.byZero && slices.ContainsFunc(d.parts, func(p engine.Part) bool { return p.N > 1 }) {
-		return &ConfigError{"store", fmt.Sprintf("%T", c.store), "must accept an Ask with Look to explain a cost above 1: " + err.Error()}
+	byZero, receipt := reason != nil, d.receiptTemplate()
+	if byZero && slices.ContainsFunc(d.parts, func(p engine.Part) bool { return p.N > 1 }) {
+		text := "must accept an Ask with Look to explain a cost above 1: " + reason.Error()
+		return nil, &ConfigError{"store", fmt.Sprintf("%T", c.store), text}
 	}
-	return nil
-}
-
-// look asks the store for the answer to d, a dry run, which charges nothing.
-func (c *storeCaller) look(ctx context.Context, d *decision) error {
-	asks := make([]Ask, len(d.stored()))
-	for i, r := range d.stored() {
-		asks[i] = r.ask(&d.request, d.origins[i].rate)
-		if d.dry.byZero {
-			continue
-		}
-		asks[i].N, asks[i].Look = int(d.parts[i].N), true
-		if d.custom >= 0 { // the dry run sends the same fields as Check, so that the store accepts either both or neither
-			asks[i].Receipt, asks[i].HoldFor = revocableAsk.Receipt, revocableAsk.HoldFor
+	if err = c.breakers.Refusal(parts, d.Now); err != nil {
+		return err, nil
+	}
+	for i := range asks {
+		a := &asks[i]
+		if a.Look = !byZero; byZero {
+			a.N = 0
+		} else { // the dry run sends the same fields as Check, so that the store accepts either both or neither
+			a.Receipt, a.HoldFor = receipt.Receipt, receipt.HoldFor
 		}
 	}
 	results, err := c.store.Take(ctx, asks)
 	if err = complete(results, asks, err); err != nil {
-		return err
+		return err, nil
 	}
 	c.setResults(d, results)
 	for i := range asks {
-		if p := &d.parts[i]; d.dry.byZero && d.Passes && p.Granted() && p.Limit >= 0 {
+		if p := &d.parts[i]; byZero && d.Passes && p.Granted() && p.Limit >= 0 {
 			p.Left = max(p.Left-1, 0)
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // granted reports whether the store has already granted an earlier request with the same ID as the request of d.
@@ -261,45 +263,31 @@ func (c *storeCaller) granted(ctx context.Context, d *decision) bool {
 	if d.request.ID == "" || !d.order.Mode.Takes() {
 		return false
 	}
-	asks := c.asksFor(d)
-	pass, err := c.breakers.Admit(c.partsOf(asks)|c.recordPart(d), c.time.Now())
+	pass, err := c.breakers.Admit(c.resolveAll(d)|c.recordPart(d), c.time.Now())
 	if err != nil {
 		return false
 	}
-	_, found, err := c.takeOnce(ctx, pass, &d.request, asks, true)
+	_, found, err := c.take(ctx, pass, c.attemptOf(&d.request, true), asksFor(d))
 	return err == nil && found
-}
-
-// asksFor returns an Ask for each rule of d, without a Receipt. It is used before d is decided.
-func (c *storeCaller) asksFor(d *decision) []Ask {
-	asks := make([]Ask, len(d.rules))
-	for i, r := range d.rules {
-		c.resolve(r, &d.parts[i], &d.origins[i], Ask{})
-		asks[i] = r.ask(&d.request, d.origins[i].rate)
-		asks[i].N = int(d.parts[i].N)
-	}
-	return asks
 }
 
 // resolve sets o.rate to the rate at which the store decides by the rule r. If Resolve has returned a rate that r
 // cannot use, o.rate is r.Rate, and p.Err says why. receipt has the Receipt and HoldFor that the later Ask will have.
 func (c *storeCaller) resolve(r *activeRule, p *engine.Part, o *origin, receipt Ask) {
 	o.rate = r.Rate
-	want := p.Want.Rate
-	if p.Err != nil { // an earlier call has found that r cannot use the rate from Resolve
-		return
-	}
-	if want == nil {
+	switch want := p.Want.Rate; {
+	case p.Err != nil: // an earlier call has found that r cannot use the rate from Resolve
+	case want == nil:
 		if rate, ok := r.Tiers[p.Want.Tier]; ok {
 			o.rate = rate
 		}
-		return
+	default:
+		if p.Err = c.checkResolved(r, Rate(*want), receipt); p.Err == nil {
+			o.rate = Rate(*want)
+		} else {
+			p.Want.Rate = nil
+		}
 	}
-	if p.Err = c.checkResolved(r, Rate(*want), receipt); p.Err != nil {
-		p.Want.Rate = nil
-		return
-	}
-	o.rate = Rate(*want)
 }
 
 // checkResolved returns an error if the rule r cannot use this rate, which Resolve has returned, and otherwise nil.
@@ -309,32 +297,39 @@ func (c *storeCaller) checkResolved(r *activeRule, rate Rate, receipt Ask) error
 	if err := algorithm.validate(rate); err != nil {
 		return err
 	}
-	if err := r.Warmup.fits(rate); err != nil {
-		return err
-	}
-	if err := algorithm.otherWindow(r.Rate, rate); err != nil {
+	if err := cmp.Or(r.Warmup.fits(rate), algorithm.otherWindow(r.Rate, rate)); err != nil {
 		return err
 	}
 	receipt.Algorithm, receipt.Rate, receipt.Warmup = r.Algorithm, rate, r.Warmup
 	return unsupported(c.supports, receipt)
 }
 
-// reservable returns an error if the store cannot give back charges of the rule r at this rate, and otherwise nil.
-// receipt has the Receipt and HoldFor that the Ask to the store will have.
-func (c *storeCaller) reservable(r *activeRule, rate Rate, receipt Ask) error {
-	receipt.Algorithm, receipt.Rate = r.Algorithm, rate
-	return errors.Join(atPath("rules["+strconv.Quote(r.Name)+"]", unsupported(c.store.(StoreSettler).Accepts, receipt))...)
+// reservable returns an error if the store cannot give back what a rule of d charges, and otherwise nil.
+func (c *storeCaller) reservable(d *decision) error {
+	receipt := d.receiptTemplate()
+	for i, r := range d.stored() {
+		receipt.Algorithm, receipt.Rate = r.Algorithm, d.origins[i].rate
+		if err := unsupported(c.store.(StoreSettler).Accepts, receipt); err != nil {
+			return errors.Join(atPath("rules["+strconv.Quote(r.Name)+"]", err)...)
+		}
+	}
+	return nil
+}
+
+// chargedAsk returns the Ask by which the method Settle of the store gives back what the rule with the index i has charged.
+func chargedAsk(d *decision, i int) Ask {
+	ask := d.rules[i].ask(&d.request, d.origins[i].rate)
+	ask.Receipt, ask.Charged, ask.Shadow = d.receipt, int(d.parts[i].N), false
+	return ask
 }
 
 // giveBack makes the store give back what it has charged for d, because the custom limiter did not grant the request.
 // It works even if ctx has ended. If the store fails, the units stay charged, and d.failed is set to the error.
 func (c *storeCaller) giveBack(ctx context.Context, d *decision) error {
 	var asks []Ask
-	for i, r := range d.stored() {
+	for i := range d.stored() {
 		if d.origins[i].by == byStore && d.parts[i].Granted() {
-			ask := r.ask(&d.request, d.origins[i].rate)
-			ask.Receipt, ask.Charged = d.receipt, int(d.parts[i].N)
-			asks = append(asks, ask)
+			asks = append(asks, chargedAsk(d, i))
 		}
 	}
 	if len(asks) == 0 {
@@ -348,7 +343,7 @@ func (c *storeCaller) giveBack(ctx context.Context, d *decision) error {
 		switch p := &d.parts[i]; {
 		case !p.Granted():
 		case err != nil:
-			r.totals.add(numErrors, 1)
+			r.totals.Add(counters.Errors, 1)
 		default:
 			p.Left = min(p.Left+p.N, p.Limit) // these are answers of the store: after answers of policies, asks is empty
 		}
@@ -362,16 +357,10 @@ func (c *storeCaller) fallBack(d *decision, err error) {
 	for i, r := range d.stored() {
 		p, o := &d.parts[i], &d.origins[i]
 		o.by, p.Delay = byPolicy, 0 // no Delay: it may be that of an earlier call for d, which did not fail
-		switch remote := r.remote; remote.policy.kind {
-		case failOpenly:
-			p.Verdict = engine.Verdict{Limit: -1, Left: -1}
-		case failClosedly:
-			p.Verdict = engine.Verdict{Limit: int64(o.rate.burst()), RetryAfter: closedFor, ResetAfter: closedFor}
-		default:
-			p.Keys = remote.local
-			if p.Want.Rate != nil {
-				o.resolved = r.shareOf(*p.Want.Rate)
-			}
+		if p.Keys = r.remote.local; p.Keys == nil {
+			p.Verdict = r.remote.policy.verdict(o.rate)
+		} else if p.Want.Rate != nil {
+			o.resolved = r.shareOf(*p.Want.Rate)
 		}
 	}
 	d.decideHere(c.time)
@@ -385,33 +374,17 @@ func (c *storeCaller) setResults(d *decision, results []Result) {
 		if setResult(p, res); !d.Replayed && d.order.Mode != engine.ModeDryRun {
 			r.remember(p)
 		}
-		d.origins[i].by = byStore
-		learnBlock(d, i, &res)
+		o := &d.origins[i]
+		o.by, o.bar.Blocks = byStore, res.Reason == ReasonPenalty
+		if r.penal != nil && d.order.Mode.Charges() && o.bar.Learn(p, r.whose(&d.request), d.Now) {
+			r.totals.Add(counters.Penalized, 1)
+		}
 		if !p.Shadow {
 			d.Passes = d.Passes && res.Allowed
 			d.Late = d.Late || p.Delay > d.order.Within
 		}
 	}
 	d.Late = d.Late && d.Passes
-}
-
-// learnBlock notes a block that the store tells of in res, its answer for the rule with the index i, so that FailLocal obeys it,
-// too.
-func learnBlock(d *decision, i int, res *Result) {
-	r, p := d.rules[i], &d.parts[i]
-	d.origins[i].penalized = res.Reason == ReasonPenalty
-	if r.penal == nil || !d.order.Mode.Charges() {
-		return
-	}
-	switch known := r.penal.Rest(p.Hash, d.Now) > 0; {
-	case d.origins[i].penalized:
-		most := max(r.Penalty.For, r.Penalty.Most) // RetryAfter may be longer, because the rule's own wait is
-		if r.penal.Block(p.Hash, r.whose(&d.request), d.Now.Add(min(res.RetryAfter, most)), d.Now); !known {
-			r.totals.add(numPenalized, 1)
-		}
-	case known:
-		r.penal.Forget(p.Hash)
-	}
 }
 
 // remember tells the keys for FailLocal how many units a key has left in the store, divided by the replicas.

@@ -30,32 +30,27 @@ type Reservation struct {
 	result    Result
 	breakdown *breakdown // nil if one rule of this process applies, and the request has no Costs
 
-	mu      sync.Mutex     // held while a method changes the fields below, or the charges in the breakdown
-	settled bool           // whether the units are settled
-	done    bool           // whether the units are settled and nothing is in flight any more
-	one     [1]localCharge // the only charge if the breakdown is nil; otherwise memory for the first one, so that it allocates nothing
+	mu      sync.Mutex // held while a method changes the fields below, or the charges in the breakdown
+	settled bool       // whether the units are settled
+	done    bool       // whether the units are settled and nothing is in flight any more
+	one     [1]charge  // the only charge if the breakdown is nil; otherwise memory for the first one, so that it allocates nothing
 }
 
 // A breakdown lists what a reservation costs by unit, and its answers and charges by rule.
 type breakdown struct {
-	costs   []Cost         // what the request costs in each of its units; nil if it has no Costs
-	each    []Result       // the Result of each rule in ModeEnforce
-	parts   []localCharge  // charges in this process
-	inStore *storedCharges // charges in the store; nil if there are none
+	costs   []Cost   // what the request costs in each of its units; nil if it has no Costs
+	each    []Result // the Result of each rule in ModeEnforce
+	charges []charge
+	asks    []Ask // for Settle, with an N of 0: one for each of the charges if they are in the store; otherwise nil
+
+	ctx    context.Context // the context of Reserve, without its cancellation
+	failed bool            // whether a call of SettleCosts has failed, and may be repeated
+	tried  []Cost          // the used units that were passed to that call
 }
 
-// storedCharges are the charges of a reservation in the store.
-type storedCharges struct {
-	asks  []Ask
-	rules []*activeRule
-	ctx   context.Context // the context of Reserve, without its cancellation
-
-	failed bool   // whether a call of SettleCosts has failed, and may be repeated
-	tried  []Cost // the used units that were passed to that call
-}
-
-// A localCharge describes what one rule has charged for a reservation in this process, not in a store.
-type localCharge struct {
+// A charge describes what one rule has charged for a reservation. If the rule holds, a charge in the store can have a
+// receipt in this process, too.
+type charge struct {
 	rule    *activeRule // the rule whose keys were charged; it may have been replaced since
 	hash    keytable.Hash
 	receipt engine.Receipt
@@ -150,7 +145,7 @@ func (r *Reservation) takeOne(rule *activeRule, req *Request, term time.Duration
 	r.result.Delay, r.result.Rule = delay, rule.resultName()
 	fill(&r.result, &v)
 	if v.Granted() {
-		r.one[0] = localCharge{rule, hash, receipt, n, req.Tier, nil}
+		r.one[0] = charge{rule, hash, receipt, n, req.Tier, nil}
 	} else if rule.holds() {
 		r.result.Reason = ReasonBusy
 	}
@@ -163,45 +158,38 @@ func (r *Reservation) take(ctx context.Context, d *decision, res Result) {
 	if r.breakdown == nil {
 		r.breakdown = new(breakdown)
 	}
-	r.breakdown.parts = r.one[:0]
-	r.addAll(ctx, d)
+	r.breakdown.charges = r.one[:0]
+	if r.addAll(d); r.breakdown.asks != nil {
+		r.breakdown.ctx = context.WithoutCancel(orBackground(ctx)) // Settle may be called after the request has ended
+	}
 	r.breakdown.each = d.appendEach(ctx, nil)
 }
 
 // addAll adds the charges of the decision d, which has been made, to the reservation r.
-func (r *Reservation) addAll(ctx context.Context, d *decision) {
-	b := r.breakdown
+func (r *Reservation) addAll(d *decision) {
 	for i, rule := range d.rules {
 		p, o := &d.parts[i], &d.origins[i]
+		c := charge{rule: rule, hash: p.Hash, n: p.N}
 		switch {
 		case !d.Passes || d.Replayed || !p.Granted(): // a replay (the answer of an earlier grant) has charged nothing
+			continue
 		case o.by == byStore:
-			ask := rule.ask(&d.request, o.rate)
-			ask.Receipt, ask.Charged, ask.Shadow = d.receipt, int(p.N), false
-			if b.inStore == nil {
-				b.inStore = &storedCharges{ctx: context.WithoutCancel(orBackground(ctx))} // Settle may be called after the request has ended
-			}
-			in := b.inStore
-			in.asks, in.rules = append(in.asks, ask), append(in.rules, rule)
+			r.breakdown.asks = append(r.breakdown.asks, chargedAsk(d, i))
 			if rule.holds() && rule.local != nil { // FailLocal counts what this process has in flight, whoever granted it
-				receipt := rule.local.Exceed(p.Hash, p.Want, d.Now, p.N)
-				b.parts = append(b.parts, localCharge{rule: rule, hash: p.Hash, receipt: receipt, n: p.N})
+				c.receipt = rule.local.Exceed(p.Hash, p.Want, d.Now, p.N)
 			}
-		case p.Keys != nil:
-			r.add(rule, p, d.Now, d.term)
+		case p.Keys == nil:
+			continue
+		default:
+			c.receipt, c.tier = p.Receipt, p.Want.Tier
+			if p.Want.Rate != nil {
+				rate := *p.Want.Rate // a copy, because later decisions use p again
+				c.rate = &rate
+			}
+			p.Keys.SetTerm(p.Receipt, d.Now.Add(d.term), d.Now)
 		}
+		r.breakdown.charges = append(r.breakdown.charges, c)
 	}
-}
-
-// add adds a charge in this process to the reservation r. The rule made the charge at the time now; p describes it.
-func (r *Reservation) add(rule *activeRule, p *engine.Part, now instant, term time.Duration) {
-	part := localCharge{rule, p.Hash, p.Receipt, p.N, p.Want.Tier, nil}
-	if p.Want.Rate != nil {
-		rate := *p.Want.Rate // a copy, because later decisions use p again
-		part.rate = &rate
-	}
-	p.Keys.SetTerm(p.Receipt, now.Add(term), now)
-	r.breakdown.parts = append(r.breakdown.parts, part)
 }
 
 // Result returns the answer to the request for which [RateLimiter.Reserve] was called, as [RateLimiter.Check] would.
@@ -225,27 +213,19 @@ func (r *Reservation) Results() []Result {
 
 // costs returns what the request costs in each of its units, or nil if it has no Costs.
 func (r *Reservation) costs() []Cost {
-	if r.breakdown == nil {
+	if r == nil || r.breakdown == nil {
 		return nil
 	}
 	return r.breakdown.costs
 }
 
-// charges returns what r has charged in this process.
-func (r *Reservation) charges() []localCharge {
+// charges returns what r has charged, and the asks for it if it is in the store.
+func (r *Reservation) charges() (charges []charge, asks []Ask) {
 	switch {
 	case r.breakdown != nil:
-		return r.breakdown.parts
+		return r.breakdown.charges, r.breakdown.asks
 	case r.one[0].rule == nil:
-		return nil
+		return nil, nil
 	}
-	return r.one[:]
-}
-
-// inStore returns what r has charged in the store, or nil if that is nothing.
-func (r *Reservation) inStore() *storedCharges {
-	if r.breakdown == nil {
-		return nil
-	}
-	return r.breakdown.inStore
+	return r.one[:], nil
 }

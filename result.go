@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"context"
 	"math"
 	"time"
 
@@ -11,6 +12,23 @@ import (
 // Never is the value of [Result.RetryAfter] if no wait is long enough: the request needs more units than the limit can
 // ever grant at once, or it would have to wait for longer than a [time.Duration] can hold, which is 292 years.
 const Never time.Duration = math.MaxInt64
+
+// A Limiter grants or denies units to keys, such as clients. Each key has a budget of its own. [TokenBucket],
+// [FixedWindow], [SlidingWindowLog], [SlidingWindowCounter] and [LeakyBucket] are Limiters. Package ratelimittest can check
+// yours.
+//
+// A key may have any bytes, and may be empty. A Limiter is safe for concurrent use by multiple goroutines.
+type Limiter interface {
+	// Allow takes one unit for key if the key has one left. A denial changes nothing.
+	Allow(key string) Result
+
+	// Take takes n units for key if the key has that many left; otherwise it takes none. With n 0, it takes nothing and
+	// returns the answer that one unit would get; Remaining still counts that unit.
+	//
+	// If n is negative, Take returns the zero Result and [ErrInvalidCount]. If ctx has ended, it returns the zero
+	// Result and the error of ctx. In both cases it takes nothing.
+	Take(ctx context.Context, key string, n int) (Result, error)
+}
 
 // A Result is the answer to one request.
 //

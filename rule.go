@@ -15,6 +15,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/match"
+	"github.com/ratelimit-go/ratelimit/internal/ratetext"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // A Mode says whether a [Rule] denies requests or only watches them. The empty Mode is [ModeEnforce].
@@ -100,8 +102,17 @@ type Rule struct {
 // defaultName is the name of a default rule that was given no name.
 const defaultName = "default"
 
-// completed returns a copy of r with its defaults filled in and with maps of its own.
-func (r Rule) completed(isDefault bool) Rule {
+// A givenRule is a rule that the caller has given, with its defaults filled in.
+type givenRule struct {
+	Rule
+	path      string // how errors name the rule, such as "rules[2]"
+	named     bool   // whether the caller has set Name; if not, the Endpoint is used as the Name
+	isDefault bool
+}
+
+// given returns a copy of the rule r with its defaults filled in and with maps of its own. path is how errors name it.
+func given(path string, r Rule, isDefault bool) *givenRule {
+	named := r.Name != ""
 	if isDefault {
 		r.Name = cmp.Or(r.Name, defaultName)
 	}
@@ -112,7 +123,18 @@ func (r Rule) completed(isDefault bool) Rule {
 		r.Algorithm = cmp.Or(r.Algorithm, AlgorithmTokenBucket)
 	}
 	r.Tiers = maps.Clone(r.Tiers)
-	return r
+	return &givenRule{r, path, named, isDefault}
+}
+
+// allGiven returns the rules and then, unless it is nil, the default rule, in the form that given returns.
+func allGiven(rules []Rule, defaultRule *Rule) (all []*givenRule) {
+	for i, r := range rules {
+		all = append(all, given("rules["+strconv.Itoa(i)+"]", r, false))
+	}
+	if defaultRule != nil {
+		all = append(all, given("defaultRule", *defaultRule, true))
+	}
+	return all
 }
 
 // maxRules is the largest number of rules of a RateLimiter, without the default rule.
@@ -132,43 +154,42 @@ type ruleCheck struct {
 
 	problems []error           // all problems found so far
 	names    map[string]string // how errors name each rule so far, such as "rules[2]"; the key is the name of the rule
-	custom   []*checkedRule    // the rules so far that have a Limiter
-	holding  []*checkedRule    // the rules so far that have AlgorithmInFlight
+	custom   []*givenRule      // the rules so far that have a Limiter
+	holding  []*givenRule      // the rules so far that have AlgorithmInFlight
 }
 
-// A checkedRule is a rule that a ruleCheck checks, with its defaults filled in.
-type checkedRule struct {
-	Rule
-	path      string // how errors name the rule, such as "rules[2]"
-	named     bool   // whether the caller has set Name; if not, the Endpoint is used as the Name
-	isDefault bool
+func newRuleCheck(store Store) *ruleCheck {
+	return &ruleCheck{store: store, supports: supportsOf(store), names: make(map[string]string)}
 }
 
-func newRuleCheck(set *settings) *ruleCheck {
-	return &ruleCheck{store: set.store, supports: supportsOf(set.store), names: make(map[string]string)}
-}
-
-// checkRules returns everything that is wrong with rules and the default rule, joined.
-func checkRules(check *ruleCheck, rules []Rule, defaultRule *Rule) error {
-	if len(rules) > maxRules {
-		return errTooManyRules(len(rules))
+// addAll returns everything that is wrong with all rules of a limiter, joined.
+func (c *ruleCheck) addAll(all []*givenRule) error {
+	n := 0
+	for _, r := range all {
+		c.revocable = c.revocable || r.Limiter != nil
+		if !r.isDefault {
+			n++
+		}
 	}
-	check.revocable = defaultRule != nil && defaultRule.Limiter != nil
-	for _, r := range rules {
-		check.revocable = check.revocable || r.Limiter != nil
+	if n > maxRules {
+		return errTooManyRules(n)
 	}
-	for i, r := range rules {
-		check.add("rules["+strconv.Itoa(i)+"]", r, false)
+	for _, r := range all {
+		c.add(r)
 	}
-	if defaultRule != nil {
-		check.add("defaultRule", *defaultRule, true)
-	}
-	return errors.Join(check.problems...)
+	return errors.Join(c.problems...)
 }
 
 // reject adds a problem to the list: this field of the rule r has this invalid value, for this reason.
-func (c *ruleCheck) reject(r *checkedRule, field string, value any, reason string) {
+func (c *ruleCheck) reject(r *givenRule, field string, value any, reason string) {
 	c.problems = append(c.problems, &ConfigError{r.path + "." + field, value, reason})
+}
+
+// rejectIf calls reject if wrong is true.
+func (c *ruleCheck) rejectIf(wrong bool, r *givenRule, field string, value any, reason string) {
+	if wrong {
+		c.reject(r, field, value, reason)
+	}
 }
 
 // within adds each problem that is joined in err to the list, and puts path before the name of its field.
@@ -176,9 +197,8 @@ func (c *ruleCheck) within(path string, err error) {
 	c.problems = append(c.problems, atPath(path, err)...)
 }
 
-// add checks the rule given, which still lacks its defaults. path is how errors name the rule, such as "rules[2]".
-func (c *ruleCheck) add(path string, given Rule, isDefault bool) {
-	r := &checkedRule{given.completed(isDefault), path, given.Name != "", isDefault}
+// add checks the rule r.
+func (c *ruleCheck) add(r *givenRule) {
 	c.addPlace(r)
 	if !slices.Contains(modes, string(r.Mode)) {
 		c.reject(r, "mode", strconv.Quote(string(r.Mode)), "must be one of "+confmap.List(modes))
@@ -186,7 +206,7 @@ func (c *ruleCheck) add(path string, given Rule, isDefault bool) {
 	if !costs.ValidUnit(r.Unit) {
 		c.reject(r, "unit", confmap.Describe(r.Unit), costs.UnitForm)
 	}
-	c.within(path, r.OnStoreError.validate("onStoreError"))
+	c.within(r.path, r.OnStoreError.validate("onStoreError"))
 	c.addName(r)
 	_, known := algorithms[r.Algorithm]
 	switch {
@@ -200,38 +220,26 @@ func (c *ruleCheck) add(path string, given Rule, isDefault bool) {
 	}
 }
 
-// identify checks only the name, the key and the endpoint of the rule given, and that no other rule has its name.
-func (c *ruleCheck) identify(path string, given Rule, isDefault bool) {
-	r := &checkedRule{given.completed(isDefault), path, given.Name != "", isDefault}
+// identify checks only the name, the key and the endpoint of the rule r, and that no other rule has its name.
+func (c *ruleCheck) identify(r *givenRule) {
 	c.addPlace(r)
 	c.addName(r)
 }
 
 // addPlace checks the fields of the rule r that say which requests it applies to, and its key.
-func (c *ruleCheck) addPlace(r *checkedRule) {
-	endpoint := strconv.Quote(r.Endpoint)
-	switch {
-	case r.isDefault && r.Endpoint != "":
-		c.reject(r, "endpoint", endpoint, "must be empty: the default rule is for the endpoints that no other matches")
-	case !r.isDefault && r.Endpoint == "" && !r.named:
-		c.reject(r, "endpoint", endpoint, "must be set, or a name to ask for the rule by")
-	case strings.Contains(strings.TrimSuffix(r.Endpoint, "*"), "*"):
-		c.reject(r, "endpoint", endpoint, `must have a "*" at the end only`)
+func (c *ruleCheck) addPlace(r *givenRule) {
+	endpoint, additional := r.place(r.isDefault).Check(r.named)
+	if endpoint != "" {
+		c.reject(r, "endpoint", strconv.Quote(r.Endpoint), endpoint)
 	}
-	switch {
-	case r.Additional && r.isDefault:
-		c.reject(r, "additional", true, "must be false: the default rule is for what no other rule matches; "+
-			`for all endpoints, add a rule with the endpoint "*"`)
-	case r.Additional && r.Endpoint == "":
-		c.reject(r, "additional", true, "must be false, or the rule have an endpoint: it applies to what that covers")
-	}
+	c.rejectIf(additional != "", r, "additional", true, additional)
 	if _, problem := keyspec.Parse(string(r.Key)); problem != "" {
 		c.reject(r, "key", strconv.Quote(string(r.Key)), problem)
 	}
 }
 
 // addName checks that no earlier rule has the name of the rule r.
-func (c *ruleCheck) addName(r *checkedRule) {
+func (c *ruleCheck) addName(r *givenRule) {
 	first, taken := c.names[r.Name]
 	switch {
 	case r.Name == "": // addPlace has reported that the endpoint is missing
@@ -245,7 +253,7 @@ func (c *ruleCheck) addName(r *checkedRule) {
 }
 
 // addLimiter checks the rule r, which has a Limiter.
-func (c *ruleCheck) addLimiter(r *checkedRule) {
+func (c *ruleCheck) addLimiter(r *givenRule) {
 	if r.Rate != (Rate{}) {
 		c.within(r.path+".rate", r.Rate.Validate())
 	}
@@ -253,35 +261,24 @@ func (c *ruleCheck) addLimiter(r *checkedRule) {
 		kind := reflect.ValueOf(r.Limiter).Kind().String()
 		c.reject(r, "limiter", nil, "must not be a nil "+strings.Replace(kind, "ptr", "pointer", 1))
 	}
-	if len(r.Tiers) > 0 {
-		c.reject(r, "tiers", r.Tiers, "must be empty: a limiter of one's own has its own rates")
-	}
-	if r.Warmup != (Warmup{}) {
-		c.reject(r, "warmup", r.Warmup, "must be left out: a limiter of one's own has its own rates")
-	}
-	if r.Penalty != (Penalty{}) {
-		c.reject(r, "penalty", r.Penalty, "must be left out: a limiter of one's own has none")
-	}
-	if r.Resolve != nil {
-		c.reject(r, "resolve", "set", "must be nil: a limiter of one's own has its own rates")
-	}
-	if r.OnStoreError.kind == failLocally {
-		c.reject(r, "onStoreError", r.OnStoreError, "must be open or closed: a limiter of one's own has no share for this process")
-	}
+	const ownRates = ": a limiter of one's own has its own rates"
+	c.rejectIf(len(r.Tiers) > 0, r, "tiers", r.Tiers, "must be empty"+ownRates)
+	c.rejectIf(r.Warmup != (Warmup{}), r, "warmup", r.Warmup, "must be left out"+ownRates)
+	c.rejectIf(r.Penalty != (Penalty{}), r, "penalty", r.Penalty, "must be left out: a limiter of one's own has none")
+	c.rejectIf(r.Resolve != nil, r, "resolve", "set", "must be nil"+ownRates)
+	c.rejectIf(r.OnStoreError.kind == failLocally, r, "onStoreError", r.OnStoreError,
+		"must be open or closed: a limiter of one's own has no share for this process")
 	limiter := fmt.Sprintf("%T", r.Limiter)
-	if _, settles := c.store.(StoreSettler); c.store != nil && !settles {
-		c.reject(r, "limiter", limiter, "must be nil: the store has no Settle and Accepts, to give back what is charged when the limiter denies")
-	}
-	for _, other := range c.custom {
-		// Two rules without an endpoint are accepted here; a request that names both is refused.
-		if r.meets(other) {
-			which := ", which may apply to the same request,"
-			if r.Endpoint == other.Endpoint {
-				which = ", of the same endpoint,"
-			}
-			c.reject(r, "limiter", limiter, "must be nil: "+other.path+which+" has a limiter too, and a decision asks one")
-			return
+	c.rejectIf(!c.settles(), r, "limiter", limiter,
+		"must be nil: the store has no Settle and Accepts, to give back what is charged when the limiter denies")
+	// Two rules without an endpoint are accepted here; a request that names both is refused.
+	if i := slices.IndexFunc(c.custom, r.meets); i >= 0 {
+		other, which := c.custom[i], ", which may apply to the same request,"
+		if r.Endpoint == other.Endpoint {
+			which = ", of the same endpoint,"
 		}
+		c.reject(r, "limiter", limiter, "must be nil: "+other.path+which+" has a limiter too, and a decision asks one")
+		return
 	}
 	if i := slices.IndexFunc(c.holding, r.meets); i >= 0 {
 		c.reject(r, "limiter", limiter, "must be nil: "+c.holding[i].path+", which may apply to the same request, counts what is running")
@@ -289,21 +286,27 @@ func (c *ruleCheck) addLimiter(r *checkedRule) {
 	c.custom = append(c.custom, r)
 }
 
+// settles reports whether charges can be given back: the store has the methods for it, or there is no store.
+func (c *ruleCheck) settles() bool {
+	_, settles := c.store.(StoreSettler)
+	return settles || c.store == nil
+}
+
 // meets reports whether the rules r and other may apply to the same request.
-func (r *checkedRule) meets(other *checkedRule) bool {
+func (r *givenRule) meets(other *givenRule) bool {
 	return match.Meet(r.place(r.isDefault), other.place(other.isDefault))
 }
 
 // addRates checks the rates, the Warmup and the Penalty of the rule r, which has no Limiter.
-func (c *ruleCheck) addRates(r *checkedRule) {
+func (c *ruleCheck) addRates(r *givenRule) {
 	c.checkHolds(r)
 	c.addWarmup(r)
 	c.within(r.path+".penalty", r.Penalty.validate())
-	_, accepts := c.store.(StoreAccepter)
-	if old := c.store != nil && !accepts; old && r.Warmup != (Warmup{}) {
-		c.reject(r, "warmup", r.Warmup, "must be left out: the store has no Accepts, to say that it knows warm-up")
-	} else if old && r.Penalty != (Penalty{}) {
-		c.reject(r, "penalty", r.Penalty, "must be left out: the store has no Accepts, to say that it knows penalties")
+	if _, accepts := c.store.(StoreAccepter); c.store != nil && !accepts {
+		warms := r.Warmup != (Warmup{})
+		c.rejectIf(warms, r, "warmup", r.Warmup, "must be left out: the store has no Accepts, to say that it knows warm-up")
+		c.rejectIf(!warms && r.Penalty != (Penalty{}), r, "penalty", r.Penalty,
+			"must be left out: the store has no Accepts, to say that it knows penalties")
 	}
 	c.addRate(r, r.path+".rate", r.Rate)
 	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
@@ -316,20 +319,15 @@ func (c *ruleCheck) addRates(r *checkedRule) {
 
 // If the rule r has AlgorithmInFlight, checkHolds checks that it has no Warmup and no Penalty, that the store can give units
 // back, and that no rule with a Limiter may apply to the same request.
-func (c *ruleCheck) checkHolds(r *checkedRule) {
+func (c *ruleCheck) checkHolds(r *givenRule) {
 	if !r.holds() {
 		return
 	}
 	c.holding = append(c.holding, r)
-	if r.Warmup != (Warmup{}) {
-		c.reject(r, "warmup", r.Warmup, "must be left out: a rule that counts what is running has none")
-	}
-	if r.Penalty != (Penalty{}) {
-		c.reject(r, "penalty", r.Penalty, "must be left out: a rule that counts what is running has none")
-	}
-	if _, settles := c.store.(StoreSettler); c.store != nil && !settles {
-		c.reject(r, "algorithm", `"InFlight"`, "must be another: the store has no Settle and Accepts, to end what is running")
-	}
+	const none = "must be left out: a rule that counts what is running has none"
+	c.rejectIf(r.Warmup != (Warmup{}), r, "warmup", r.Warmup, none)
+	c.rejectIf(r.Penalty != (Penalty{}), r, "penalty", r.Penalty, none)
+	c.rejectIf(!c.settles(), r, "algorithm", `"InFlight"`, "must be another: the store has no Settle and Accepts, to end what is running")
 	if i := slices.IndexFunc(c.custom, r.meets); i >= 0 {
 		reason := "must be another: " + c.custom[i].path + ", which may apply to the same request, has a limiter of its own"
 		c.reject(r, "algorithm", `"InFlight"`, reason)
@@ -337,7 +335,7 @@ func (c *ruleCheck) checkHolds(r *checkedRule) {
 }
 
 // addRate checks one rate of the rule r. path is how errors name the rate.
-func (c *ruleCheck) addRate(r *checkedRule, path string, rate Rate) {
+func (c *ruleCheck) addRate(r *givenRule, path string, rate Rate) {
 	if rate == unlimitedRate {
 		c.problems = append(c.problems, &ConfigError{path, rate, "must be a limit: only a tier, or Resolve, makes a request unlimited"})
 		return
@@ -359,19 +357,13 @@ func (c *ruleCheck) addRate(r *checkedRule, path string, rate Rate) {
 }
 
 // addWarmup checks the Warmup of the rule r.
-func (c *ruleCheck) addWarmup(r *checkedRule) {
+func (c *ruleCheck) addWarmup(r *givenRule) {
 	w, validate := r.Warmup, algorithms[r.Algorithm].validate
 	c.within(r.path+".warmup", w.validate())
 	if w.From < 1 || validate(r.Rate) != nil { // these mistakes are reported by Warmup.validate and addRate
 		return
 	}
-	switch minFrom := r.Rate.minPortion(); {
-	case w.From > r.Rate.Requests:
-		c.reject(r, "warmup.from", w.From, "must be at most "+strconv.Itoa(r.Rate.Requests)+", the requests of the rule's rate")
-	case int64(w.From) < minFrom:
-		reason := "must be at least %d: with less, a burst of %d grants a new key nothing"
-		c.reject(r, "warmup.from", w.From, fmt.Sprintf(reason, minFrom, r.Rate.burst()))
-	}
+	c.within(r.path+".warmup", joinFaults(ruleconfig.Warmup(w).FaultsAt(ratetext.Rate(r.Rate))))
 	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
 		if rate := r.Tiers[tier]; rate != unlimitedRate && validate(rate) == nil {
 			c.within(tierPath(r.path, tier), w.fits(rate))

@@ -2,11 +2,14 @@ package ratelimit
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
@@ -30,7 +33,7 @@ type activeRule struct {
 	remote    *remoteRule    // nil without a store
 	local     engine.Keys    // without a store, the same as the field keys; with a store, the keys for FailLocal, or nil
 	penal     *penalty.Table // strikes and blocks by the Penalty, in this process; nil without a Penalty
-	totals    *totals
+	totals    *counters.Totals
 }
 
 // resultName returns the value of Result.Rule.
@@ -115,7 +118,7 @@ func (r *activeRule) whose(req *Request) (w penalty.Whose) {
 // rule has used its own Rate for the request.
 func (r *activeRule) countTier(tier string, used bool) {
 	if _, known := r.Tiers[tier]; !known && used && tier != "" && len(r.Tiers) > 0 {
-		r.totals.add(numUnknownTier, 1)
+		r.totals.Add(counters.UnknownTier, 1)
 	}
 }
 
@@ -163,9 +166,7 @@ func newRuleSet(rules []*activeRule) *ruleSet {
 	for i, r := range rules {
 		r.enter(i)
 		byName[r.Name] = r
-		if r.Limiter != nil {
-			s.custom++
-		}
+		s.custom += customs(r)
 	}
 	s.byName = match.MapOf(byName)
 	s.groups = match.New(rules, newRuleGroup)
@@ -186,18 +187,12 @@ func (r *activeRule) enter(index int) {
 // added after all rules; if to is nil, the old rule is removed. Except for the list of rules, only what changes is
 // copied. The new rule is not in use yet, and s must be the newest set.
 func (s *ruleSet) with(from, to *activeRule) *ruleSet {
-	next := &ruleSet{groups: s.groups.Replace(from, to), byName: s.byName, custom: s.custom}
+	next := &ruleSet{groups: s.groups.Replace(from, to), byName: s.byName, custom: s.custom + customs(to) - customs(from)}
 	if from != nil {
 		next.byName = next.byName.Without(from.Name)
-		if from.Limiter != nil {
-			next.custom--
-		}
 	}
 	if to != nil {
 		next.byName = next.byName.With(to.Name, to)
-		if to.Limiter != nil {
-			next.custom++
-		}
 	}
 	var index int
 	if next.rules, index = s.rules.With(from, to); to != nil {
@@ -206,10 +201,29 @@ func (s *ruleSet) with(from, to *activeRule) *ruleSet {
 	return next
 }
 
+// customs returns 1 if the rule r has a Limiter, and 0 otherwise. r may be nil.
+func customs(r *activeRule) int {
+	if r == nil || r.Limiter == nil {
+		return 0
+	}
+	return 1
+}
+
 // named returns the rule with this name, or nil.
 func (s *ruleSet) named(name string) *activeRule {
 	r, _ := s.byName.Get(name)
 	return r
+}
+
+// missing returns an error that names each of the required rules that s does not have, or nil.
+func (s *ruleSet) missing(required []string) error {
+	var problems []error
+	for _, name := range required {
+		if s.named(name) == nil {
+			problems = append(problems, &ConfigError{"rules[" + strconv.Quote(name) + "]", "missing", "must exist: WithRequiredRules names it"})
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // match returns the rules that apply to endpoint.
@@ -230,12 +244,11 @@ func (s *ruleSet) list() (rules []Rule, defaultRule *Rule) {
 		return nil, nil
 	}
 	s.listing.Do(func() {
-		for _, r := range s.rules {
-			if r.isDefault {
-				s.listedDefault = &r.Rule
-			} else {
-				s.listed = append(s.listed, r.Rule)
-			}
+		for _, r := range s.rules[:s.rules.NumNamed()] {
+			s.listed = append(s.listed, r.Rule)
+		}
+		if r := s.rules.Default(); r != nil {
+			s.listedDefault = &r.Rule
 		}
 		s.listed = slices.Clip(s.listed)
 	})
@@ -291,9 +304,9 @@ func (req *Request) countUnasked(rules []*activeRule) {
 	for _, r := range rules {
 		switch _, asked := req.cost(r.Unit); {
 		case asked && r.holds():
-			r.totals.add(numUnheld, 1)
+			r.totals.Add(counters.Unheld, 1)
 		case !asked && r.Unit != "":
-			r.totals.add(numNotAsked, 1)
+			r.totals.Add(counters.NotAsked, 1)
 		}
 	}
 }
@@ -319,32 +332,7 @@ func (e *unknownRule) Error() string {
 	for i, r := range e.set.rules {
 		names[i] = r.Name
 	}
-	text := ErrUnknownRule.Error() + " " + confmap.Quote(e.name)
-	if near := confmap.Nearest(e.name, names); near != "" {
-		text += "; did you mean " + confmap.Quote(near) + "?"
-	}
-	return text
+	return ErrUnknownRule.Error() + " " + confmap.Quote(e.name) + confmap.DidYouMean(e.name, names)
 }
 
 func (e *unknownRule) Unwrap() error { return ErrUnknownRule }
-
-// stats returns the totals of the rule r, with the counts of its keys.
-func (r *activeRule) stats() RuleStats {
-	s := RuleStats{Rule: r.Name}
-	for i := range r.totals {
-		*counters[i].of(&s) = r.totals[i].Load()
-	}
-	if r.local == nil {
-		return s
-	}
-	c := r.local.Counts()
-	s.Allowed += c.Allowed
-	s.Denied += c.Denied
-	s.ShadowDenied += c.Shadowed
-	s.Advised += c.Advised
-	if r.remote != nil { // with a store, the keys in this process decide only while the store fails
-		s.Degraded += c.Allowed + c.Denied + c.Shadowed + c.Advised
-	}
-	s.LiveKeys, s.Evicted, s.Overflowed = r.local.Len(), c.Evicted, c.Overflowed
-	return s
-}

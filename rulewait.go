@@ -88,7 +88,7 @@ func (w *ruleWait) moves(line keytable.Hash) bool {
 	if version == w.version {
 		return false
 	}
-	w.version, w.set, w.overrides = version, w.limiter.set.Load(), w.limiter.overrides.now(w.overrides.Doubt)
+	w.version, w.set, w.overrides = version, w.limiter.set.Load(), w.limiter.overrides.At(w.overrides.Doubt)
 	d, err := w.prepared()
 	defer w.drop()
 	return err != nil || d.ruled.Block != nil || d.waiting.Set != line || !d.denies() || !w.limiter.needsCall(d)

@@ -1,12 +1,13 @@
 package ratelimit
 
 import (
-	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/ratelimit-go/ratelimit/internal/costs"
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
@@ -24,9 +25,6 @@ import (
 // in a rule that has been removed or whose Algorithm, Key or Unit has changed. After a Reset, and after the term, no
 // units are given back, but units beyond the reserved number are charged.
 func (r *Reservation) Settle(actual int) error {
-	if r == nil {
-		return cmp.Or(checkCount(actual), ErrSettled)
-	}
 	unit := ""
 	switch all := r.costs(); {
 	case len(all) == 1:
@@ -55,19 +53,13 @@ func (r *Reservation) SettleCosts(actual ...Cost) error {
 // not over. If there is nothing left to do, Done does nothing and returns nil, so it may be deferred. After a Settle
 // that has failed, Done calls it again with the same numbers. A later Settle returns [ErrSettled].
 func (r *Reservation) Done() error {
-	if err := r.settle(nil, true, true); !errors.Is(err, ErrSettled) {
-		return err
-	}
-	return nil
+	return r.end(nil)
 }
 
 // Cancel gives all reserved units back, as Settle(0) does. If the reservation is settled already, Cancel does nothing
 // and returns nil, so a deferred Cancel gives the units back only if the work fails. After a Settle that has failed,
 // Cancel calls Settle again with the same number, because those units were used.
 func (r *Reservation) Cancel() error {
-	if r == nil {
-		return nil
-	}
 	none := []Cost{{}}
 	if all := r.costs(); all != nil {
 		none = slices.Clone(all)
@@ -75,7 +67,12 @@ func (r *Reservation) Cancel() error {
 			none[i].N = 0
 		}
 	}
-	if err := r.settle(none, true, true); !errors.Is(err, ErrSettled) {
+	return r.end(none)
+}
+
+// end settles the units in actual and ends what is in flight. If there is nothing left to do, it returns nil.
+func (r *Reservation) end(actual []Cost) error {
+	if err := r.settle(actual, true, true); !errors.Is(err, ErrSettled) {
 		return err
 	}
 	return nil
@@ -95,25 +92,28 @@ func (r *Reservation) Extend() error {
 	}
 	l := r.limiter
 	l.time.Renew()
-	parts, in := r.charges(), r.inStore()
-	for i := range parts {
-		if p := &parts[i]; p.rule.holds() {
-			if p.receipt = p.rule.local.Extend(p.hash, p.receipt, l.time.Now(), p.rule.Rate.Per); p.receipt == 0 && in == nil {
-				return ErrSettled
-			}
+	var asks []Ask
+	charges, stored := r.charges()
+	for i := range charges {
+		c := &charges[i]
+		if !c.rule.holds() {
+			continue
+		}
+		if c.receipt != 0 {
+			c.receipt = c.rule.local.Extend(c.hash, c.receipt, l.time.Now(), c.rule.Rate.Per)
+		}
+		switch {
+		case stored == nil && c.receipt == 0:
+			return ErrSettled
+		case stored != nil && c.present(l.set.Load()) != nil:
+			asks = append(asks, stored[i])
+			asks[len(asks)-1].N = stored[i].Charged
 		}
 	}
-	if in == nil {
-		return nil
-	}
-	asks, _ := in.present(l.set.Load(), func(was *activeRule, a *Ask) bool {
-		a.N = a.Charged
-		return was.holds()
-	})
 	if len(asks) == 0 {
 		return nil
 	}
-	_, err := l.remote.settle(in.ctx, asks)
+	_, err := l.remote.settle(r.breakdown.ctx, asks)
 	return err
 }
 
@@ -124,10 +124,7 @@ func (r *Reservation) settle(actual []Cost, again, ends bool) error {
 		if err := checkCount(c.N); err != nil {
 			return err
 		}
-		if r == nil {
-			continue
-		}
-		if all := r.costs(); all == nil && c.Unit != "" || all != nil && costs.Index(all, c.Unit) < 0 {
+		if all := r.costs(); r != nil && (all == nil && c.Unit != "" || all != nil && costs.Index(all, c.Unit) < 0) {
 			return fmt.Errorf("%w: the request does not have the unit %q", ErrInvalidCount, c.Unit)
 		}
 	}
@@ -136,26 +133,27 @@ func (r *Reservation) settle(actual []Cost, again, ends bool) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	b := r.breakdown
 	if r.done || r.settled && !ends {
 		return ErrSettled
 	}
-	in := r.inStore()
-	if in != nil && again && in.failed {
-		actual = in.tried
+	if b != nil && again && b.failed {
+		actual = b.tried
 	}
 	units := !r.settled            // if false, only what is in flight must still be ended
 	r.settled, r.done = true, ends // before the calls below, in case the store panics
-	if r.limiter != nil {
-		r.settleHere(actual, units, ends)
-	}
-	if in != nil {
-		sent, more, err := r.limiter.settleInStore(in, actual, units, ends)
-		if err != nil && (!sent || !more) {
-			r.settled, r.done = !units, false
-			in.failed, in.tried = true, slices.Clone(actual)
-		}
-		if err != nil {
-			return err
+	if charges, stored := r.charges(); len(charges) > 0 {
+		asks, rules, more := r.limiter.settleHere(charges, stored, actual, units, ends)
+		if len(asks) > 0 {
+			sent, err := r.limiter.remote.settleAll(b.ctx, asks, rules)
+			if err != nil && (!sent || !more) {
+				r.settled, r.done = !units, false
+				b.failed, b.tried = true, slices.Clone(actual)
+			}
+			if err != nil {
+				return err
+			}
+			r.limiter.retries.Wake()
 		}
 	}
 	if !units {
@@ -164,86 +162,79 @@ func (r *Reservation) settle(actual []Cost, again, ends bool) error {
 	return nil
 }
 
-// settleHere settles what r has charged in this process: the units if units is set, what is in flight if ends is set.
-func (r *Reservation) settleHere(actual []Cost, units, ends bool) {
-	l, parts := r.limiter, r.charges()
-	if len(parts) == 0 {
-		return
-	}
+// settleHere settles what was charged in this process: the units if units is set, what is in flight if ends is set. It
+// returns the asks that settle the charges in the store, and their rules as they are now. more is true if one of the asks
+// charges more units than were reserved.
+func (l *RateLimiter) settleHere(
+	charges []charge, stored []Ask, actual []Cost, units, ends bool,
+) (asks []Ask, rules []*activeRule, more bool) {
 	l.time.Renew()
 	var now instant
-	var keys []waitline.Key // the keys that are charged more than was reserved
-	for i := range parts {
-		p := &parts[i]
-		stays, holds := costs.Used(actual, p.rule.Unit, p.n), p.rule.holds()
+	var keys []waitline.Key // the keys in this process that are charged more than was reserved
+	for i := range charges {
+		c := &charges[i]
+		stays, holds := costs.Used(actual, c.rule.Unit, c.n), c.rule.holds()
 		switch {
 		case holds && ends:
 			stays = 0
 		case holds || !units:
 			continue
-		case stays > p.n:
-			keys = append(keys, waitline.Key{Keys: p.rule.local, Hash: p.hash})
 		}
-		if stays < p.n && now == 0 { // units are given back; otherwise the time is not needed
+		if stored != nil {
+			if rule := c.present(l.set.Load()); rule != nil && (holds || actual != nil) {
+				asks, rules, more = append(asks, stored[i]), append(rules, rule), more || stays > c.n
+				asks[len(asks)-1].N = int(stays)
+			}
+			if c.receipt == 0 {
+				continue
+			}
+		}
+		key := waitline.Key{Keys: c.rule.local, Hash: c.hash}
+		if stays > c.n {
+			keys = append(keys, key)
+		}
+		if stays < c.n && now == 0 { // units are given back; otherwise the time is not needed
 			now = l.time.Now()
 		}
-		if back := p.rule.local.Settle(p.hash, p.receipt, stays, now); back > 0 {
+		if back := c.rule.local.Settle(c.hash, c.receipt, stays, now); back > 0 {
 			if !holds {
-				p.rule.totals.add(numGivenBack, uint64(back))
+				c.rule.totals.Add(counters.GivenBack, uint64(back))
 			}
-			l.waiters.Freed(waitline.Key{Keys: p.rule.local, Hash: p.hash})
+			l.waiters.Freed(key)
 		}
 	}
-	if len(keys) == 0 {
-		return
-	}
-	actual = slices.Clone(actual) // only this copy is allocated, and not the slice of each call
-	l.waiters.Adjust(func(now instant) {
-		for i := range parts {
-			p := &parts[i]
-			if more := costs.Used(actual, p.rule.Unit, p.n) - p.n; more > 0 && !p.rule.holds() {
-				p.rule.local.Exceed(p.hash, engine.Wanted{Tier: p.tier, Rate: p.rate}, now, more)
+	if len(keys) > 0 {
+		actual = slices.Clone(actual) // only this copy is allocated, and not the slice of each call
+		l.waiters.Adjust(func(now instant) {
+			for i := range charges {
+				c := &charges[i]
+				if over := costs.Used(actual, c.rule.Unit, c.n) - c.n; over > 0 && !c.rule.holds() {
+					c.rule.local.Exceed(c.hash, engine.Wanted{Tier: c.tier, Rate: c.rate}, now, over)
+				}
 			}
-		}
-	}, keys...)
+		}, keys...)
+	}
+	return asks, rules, more
 }
 
-// settleInStore does what settleHere does, for the charges in, which a reservation made in the store. sent is false if the store was not
-// called. more is true if more units are charged than were reserved.
-func (l *RateLimiter) settleInStore(in *storedCharges, actual []Cost, units, ends bool) (sent, more bool, err error) {
-	asks, rules := in.present(l.set.Load(), func(was *activeRule, a *Ask) bool {
-		if was.holds() {
-			return ends
-		}
-		a.N = int(costs.Used(actual, was.Unit, int64(a.Charged)))
-		more = more || a.N > a.Charged
-		return actual != nil && units
-	})
-	if len(asks) == 0 {
-		return false, false, nil
-	}
-	sent, err = l.remote.settle(in.ctx, asks)
+// settleAll makes the store settle charges of these rules. sent is false if the store was not called.
+func (c *storeCaller) settleAll(ctx context.Context, asks []Ask, rules []*activeRule) (sent bool, err error) {
+	sent, err = c.settle(ctx, asks)
 	for i, rule := range rules {
 		if err != nil {
-			rule.totals.add(numErrors, 1)
+			rule.totals.Add(counters.Errors, 1)
 		} else if !rule.holds() {
-			rule.totals.add(numGivenBack, uint64(max(asks[i].Charged-asks[i].N, 0)))
+			rule.totals.Add(counters.GivenBack, uint64(max(asks[i].Charged-asks[i].N, 0)))
 		}
 	}
-	if err == nil {
-		l.retries.Wake()
-	}
-	return sent, more, err
+	return sent, err
 }
 
-// present returns the charges for which the function want returns true, and their rules as they are now. It leaves out
-// charges of rules that were removed or whose keys are new. want may change its copy of an Ask, whose N is 0.
-func (in *storedCharges) present(set *ruleSet, want func(was *activeRule, a *Ask) bool) (asks []Ask, rules []*activeRule) {
-	for i, a := range in.asks {
-		was := in.rules[i]
-		if rule := set.named(was.Name); rule != nil && rule.remote != nil && rule.keepsKeys(&was.Rule) && want(was, &a) {
-			asks, rules = append(asks, a), append(rules, rule)
-		}
+// present returns the rule of the charge c, which is in the store, as it is now. It returns nil if the rule was removed, or
+// if its keys are new.
+func (c *charge) present(set *ruleSet) *activeRule {
+	if rule := set.named(c.rule.Name); rule != nil && rule.remote != nil && rule.keepsKeys(&c.rule.Rule) {
+		return rule
 	}
-	return asks, rules
+	return nil
 }

@@ -163,11 +163,10 @@ func (c *slidingCounterConfig) Carry(s *slidingCounterState, from *slidingCounte
 	*s = slidingCounterState{last: now, cur: cur + from.Weighted(prev, offset)}
 }
 
-// Reached and Charged return the time of the last charge. Clone returns a copy; the state has no pointers.
+// Reached and Charged return the time of the last charge.
 
-func (c *slidingCounterConfig) Reached(s *slidingCounterState) instant           { return s.last }
-func (c *slidingCounterConfig) Charged(s *slidingCounterState) instant           { return s.last }
-func (c *slidingCounterConfig) Clone(s *slidingCounterState) slidingCounterState { return *s }
+func (c *slidingCounterConfig) Reached(s *slidingCounterState) instant { return s.last }
+func (c *slidingCounterConfig) Charged(s *slidingCounterState) instant { return s.last }
 
 // GiveBack subtracts the returned units from the count of the window in which they were charged.
 func (c *slidingCounterConfig) GiveBack(s *slidingCounterState, back engine.Returned) {
@@ -194,9 +193,4 @@ func (c *slidingCounterConfig) Idle(s *slidingCounterState, now instant) bool {
 	}
 	prev, cur := c.counts(s, now, c.Offset(now))
 	return prev == 0 && cur == 0
-}
-
-// Inherit returns the state of a key that shared the state s with other keys until now: a copy with all counts of s.
-func (c *slidingCounterConfig) Inherit(s *slidingCounterState, _ instant) slidingCounterState {
-	return *s
 }

@@ -1,10 +1,10 @@
 package ratelimit
 
 import (
+	"reflect"
 	"slices"
-	"sync/atomic"
 
-	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/counters"
 )
 
 // RuleStats are the totals of one rule since it was made. [RateLimiter.Stats] returns them. If a change of the rule
@@ -57,101 +57,38 @@ type Counter struct {
 	Unit   string // what is counted: "request", "error", "unit" or "key"
 	Help   string // what is counted, as a sentence
 
-	of func(s *RuleStats) *uint64
+	field int // index of the field in RuleStats
 }
+
+// of returns the field of s that c describes.
+func (c *Counter) of(s *RuleStats) reflect.Value { return reflect.ValueOf(s).Elem().Field(c.field) }
 
 // Value returns the number in the RuleStats s that the Counter c describes.
-func (c Counter) Value(s *RuleStats) uint64 { return *c.of(s) }
+func (c Counter) Value(s *RuleStats) uint64 { return c.of(s).Uint() }
 
 // Counters describes all numbers of [RuleStats] that only grow, in the order of the fields.
-func Counters() []Counter { return slices.Clone(counters[:]) }
+func Counters() []Counter { return slices.Clone(counterList) }
 
-// The indices of the counters in totals and in the table counters. The last rows of the table, Evicted and Overflowed,
-// have no name here: the keys of a rule count them.
-const (
-	numAllowed = iota
-	numDenied
-	numShadowDenied
-	numAdvised
-	numDegraded
-	numErrors
-	numGivenBack
-	numReplayed
-	numNotAsked
-	numUnheld
-	numUnknownTier
-	numPenalized
-	numTotals
-)
-
-// counters has one row for each counter. A new counter also needs a field of RuleStats and a call of totals.add.
-var counters = [...]Counter{
-	numAllowed: {"Allowed", "requests", "allowed", "request",
-		"Requests that the rule granted, also without a charge: by a tier without a limit, or by the policy FailOpen.",
-		func(s *RuleStats) *uint64 { return &s.Allowed }},
-	numDenied: {"Denied", "requests", "denied", "request",
-		"Requests that the rule denied, also by the policy FailClosed; not those that only other rules denied.",
-		func(s *RuleStats) *uint64 { return &s.Denied }},
-	numShadowDenied: {"ShadowDenied", "requests", "shadow_denied", "request", "Requests that the rule, in shadow mode, would have denied.",
-		func(s *RuleStats) *uint64 { return &s.ShadowDenied }},
-	numAdvised: {"Advised", "requests", "advised", "request", "Requests that the rule, in advise mode, would have denied.",
-		func(s *RuleStats) *uint64 { return &s.Advised }},
-	numDegraded: {"Degraded", "degraded_requests", "", "request", "Of the requests, those that the rule's failure policy has answered.",
-		func(s *RuleStats) *uint64 { return &s.Degraded }},
-	numErrors: {"Errors", "store_errors", "", "error", "Calls of the store, or of a custom limiter, for the rule that failed.",
-		func(s *RuleStats) *uint64 { return &s.Errors }},
-	numGivenBack: {"GivenBack", "given_back_units", "", "unit",
-		"Units of the rule that reservations gave back when they were settled or canceled.",
-		func(s *RuleStats) *uint64 { return &s.GivenBack }},
-	numReplayed: {"Replayed", "replayed_requests", "", "request",
-		"Requests that got the answer of an earlier grant by their ID, and are in no other count.",
-		func(s *RuleStats) *uint64 { return &s.Replayed }},
-	numNotAsked: {"NotAsked", "not_asked_requests", "", "request",
-		"Requests to which the rule did not apply because they do not have its unit.",
-		func(s *RuleStats) *uint64 { return &s.NotAsked }},
-	numUnheld: {"Unheld", "unheld_requests", "", "request",
-		"Requests that a rule with the algorithm InFlight did not limit because they were not reserved.",
-		func(s *RuleStats) *uint64 { return &s.Unheld }},
-	numUnknownTier: {"UnknownTier", "unknown_tier_requests", "", "request",
-		"Of the requests, those with a tier that the rule does not list among its tiers, so that it used its own rate.",
-		func(s *RuleStats) *uint64 { return &s.UnknownTier }},
-	numPenalized: {"Penalized", "penalized_keys", "", "key", "Blocks of keys that the rule's penalty has begun.",
-		func(s *RuleStats) *uint64 { return &s.Penalized }},
-	{"Evicted", "evicted_keys", "", "key", "Keys that were forgotten because they were as if never used.",
-		func(s *RuleStats) *uint64 { return &s.Evicted }},
-	{"Overflowed", "overflowed_requests", "", "request",
-		"Of the requests, those charged to the budget that keys share beyond the bound on their number.",
-		func(s *RuleStats) *uint64 { return &s.Overflowed }},
-}
-
-// totals are the counts of a rule that its keys do not keep: decisions by a store, a failure policy or a custom
-// limiter, errors, units given back, and replays (answers of an earlier grant).
-type totals [numTotals]atomic.Uint64
-
-// add adds n to the counter with this index, such as numErrors.
-func (t *totals) add(counter int, n uint64) { t[counter].Add(n) }
-
-// countDecision counts a decision that no key in this process has counted, by a rule in this mode.
-func (t *totals) countDecision(mode Mode, granted bool) {
-	switch {
-	case granted:
-		t.add(numAllowed, 1)
-	case mode == ModeShadow:
-		t.add(numShadowDenied, 1)
-	case mode == ModeAdvise:
-		t.add(numAdvised, 1)
-	default:
-		t.add(numDenied, 1)
+// counterList is what Counters returns.
+var counterList = func() (all []Counter) {
+	for _, row := range counters.Table {
+		field, _ := reflect.TypeFor[RuleStats]().FieldByName(row.Field)
+		all = append(all, Counter{row.Field, row.Name, row.Result, row.Unit, row.Help, field.Index[0]})
 	}
-}
+	return all
+}()
 
-// replacedKeys adds the counts of the keys for FailLocal that a change of the rule has replaced by new keys.
-func (t *totals) replacedKeys(c keytable.Counts) {
-	t.add(numAllowed, c.Allowed)
-	t.add(numDenied, c.Denied)
-	t.add(numShadowDenied, c.Shadowed)
-	t.add(numAdvised, c.Advised)
-	t.add(numDegraded, c.Allowed+c.Denied+c.Shadowed+c.Advised)
+// stats returns the totals of the rule r, with the counts of its keys.
+func (r *activeRule) stats() RuleStats {
+	s, sums := RuleStats{Rule: r.Name}, r.totals.Sums()
+	if r.local != nil { // with a store, the keys in this process decide only while the store fails
+		sums.AddKeys(r.local.Counts(), r.remote != nil)
+		s.LiveKeys = r.local.Len()
+	}
+	for i, c := range counterList {
+		c.of(&s).SetUint(sums[i])
+	}
+	return s
 }
 
 // StoreStats are the totals of a [Store]. [RateLimiter.StoreStats] returns them. A [StorePartitioner] has several

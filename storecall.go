@@ -54,28 +54,17 @@ func (c *storeCaller) partsOf(asks []Ask) (parts uint64) {
 	return parts
 }
 
-// take calls the method Take of the store for req, or the method Once if req has an ID. pass is the permission of the
-// circuit breakers for this call. If charge is false, the asks are for 0 units, and take does not call Once.
+// take calls the method Once of the store for the attempt once or, if that is nil, the method Take. pass is the
+// permission of the circuit breakers for this call.
 func (c *storeCaller) take(
-	ctx context.Context, pass breaker.Pass, req *Request, charge bool, asks []Ask,
-) (results []Result, replayed bool, err error) {
-	if req.ID != "" && charge {
-		return c.takeOnce(ctx, pass, req, asks, false)
-	}
-	err = c.breakers.Guard(ctx, pass, c.now, func() error {
-		results, err = c.store.Take(ctx, asks)
-		return complete(results, asks, err)
-	})
-	c.sendEnds(ctx, err)
-	return results, false, err
-}
-
-// takeOnce calls the method Once of the store for req. pass is the permission of the circuit breakers for this call.
-func (c *storeCaller) takeOnce(
-	ctx context.Context, pass breaker.Pass, req *Request, asks []Ask, look bool,
+	ctx context.Context, pass breaker.Pass, once *Attempt, asks []Ask,
 ) (results []Result, replayed bool, err error) {
 	err = c.breakers.Guard(ctx, pass, c.now, func() error {
-		results, replayed, err = c.once.Once(ctx, c.attemptOf(req, look), asks)
+		if once != nil {
+			results, replayed, err = c.once.Once(ctx, *once, asks)
+		} else {
+			results, err = c.store.Take(ctx, asks)
+		}
 		return complete(results, asks, err)
 	})
 	c.sendEnds(ctx, err)
@@ -83,8 +72,8 @@ func (c *storeCaller) takeOnce(
 }
 
 // attemptOf returns the Attempt with which Once is called for req.
-func (c *storeCaller) attemptOf(req *Request, look bool) Attempt {
-	return Attempt{Client: req.Client, ID: req.ID, TTL: c.settings.requestIDs, Look: look}
+func (c *storeCaller) attemptOf(req *Request, look bool) *Attempt {
+	return &Attempt{Client: req.Client, ID: req.ID, TTL: c.settings.requestIDs, Look: look}
 }
 
 // complete returns err, the error of a call of the store, or a new error if err is nil but results are missing.

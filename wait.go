@@ -59,14 +59,14 @@ func Wait(ctx context.Context, l Limiter, key string, n int) (Result, error) {
 // Wait of a [LeakyBucket] returns only after the request's Delay. If the Delay would end after the deadline of ctx, it
 // fails at once and takes nothing. But if ctx is canceled during the Delay, the units stay taken.
 func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (res Result, err error) {
-	if k.solo != nil {
-		return k.solo.wait(ctx, key, n)
+	switch {
+	case n == 0:
+		return k.Take(ctx, key, 0)
+	case k.solo != nil:
+		return k.solo.limiter.Wait(ctx, Request{Client: key, Cost: n})
 	}
 	if err := k.refusal(ctx, n); err != nil {
 		return Result{}, err
-	}
-	if n == 0 {
-		return k.Peek(key), nil
 	}
 	h := keytable.HashOf(key)
 	spots := [1]engine.Spot{engine.SpotOf(&k.engine, h, int64(n))}
@@ -106,8 +106,8 @@ func (l *RateLimiter) wait(ctx context.Context, req *Request, r *Reservation, te
 	w := ruleWait{limiter: l, ctx: ctx, req: req, reserves: r, term: term, overrides: override.At{Doubt: override.DoubtOf(ctx)}}
 	for {
 		w.version = l.waiters.Version() // read before the rules, so that a change in between is noticed
-		l.overrides.read()
-		w.set, w.overrides = l.set.Load(), l.overrides.now(w.overrides.Doubt)
+		l.overrides.Poll()
+		w.set, w.overrides = l.set.Load(), l.overrides.At(w.overrides.Doubt)
 		if w.set == nil || req.validate() != nil || w.ctx.Err() != nil || l.takesID(req, true) != nil {
 			return l.check(w.ctx, req, engine.ModeTake)
 		}
@@ -269,7 +269,7 @@ func (w *ruleWait) hold(res Result, at instant, problems error) (Result, error) 
 // rematch finds the rules for a waiting request again, because the rules have changed.
 func (l *RateLimiter) rematch(in *waitline.Waiter) {
 	w := in.Owner.(*ruleWait)
-	w.set, w.overrides = l.set.Load(), l.overrides.now(w.overrides.Doubt)
+	w.set, w.overrides = l.set.Load(), l.overrides.At(w.overrides.Doubt)
 	d := w.d
 	if d == nil {
 		d = w.newDecision()

@@ -108,11 +108,7 @@ func (i *Interceptors) skipsAddress(addr netip.Addr, doubted bool) bool {
 // the address of the request may be that of a proxy, the context is a Doubt, so that no Override exempts the request
 // by its address; otherwise doubt is nil.
 func (c *caller) context(ctx context.Context) (_ context.Context, doubt *override.Doubt) {
-	if c.doubtful == "" || c.request.IP != c.doubtful {
-		return ctx, nil // the address is the client's, or the service itself has set another one
-	}
-	doubt = override.NewDoubt(ctx, c.request.Client == addressPrefix+c.doubtful)
-	return doubt, doubt
+	return override.InDoubt(ctx, c.doubtful, c.request.IP, c.request.Client, addressPrefix+c.doubtful)
 }
 
 // forwarded reports whether ctx has metadata that proxies add to calls.

@@ -28,11 +28,7 @@ func (m *Middleware) skips(addr netip.Addr, doubted bool) bool {
 // request by its address; otherwise doubt is nil.
 func (v *visit) context(ctx context.Context) (_ context.Context, doubt *override.Doubt) {
 	req := &v.info.Request
-	if v.doubtful == "" || req.IP != v.doubtful {
-		return ctx, nil // the address is the client's, or the service itself has set another one
-	}
-	doubt = override.NewDoubt(ctx, req.Client == addressPrefix+v.doubtful)
-	return doubt, doubt
+	return override.InDoubt(ctx, v.doubtful, req.IP, req.Client, addressPrefix+v.doubtful)
 }
 
 // notPrefix says what a prefix must be that is none.

@@ -53,9 +53,9 @@ type hold struct {
 	index  int           // the position of the hold in holds.byEnd
 }
 
-// The method of returns the end and the length of the hold of host, during which no requests are sent to
-// host. Both are 0 if there is no hold.
-func (h *holds) of(host string) (ends keytable.Instant, length time.Duration) {
+// find returns when the hold of the given host ends, and how long it lasts in all. During a hold, no requests
+// are sent to the host. Both are 0 if there is no hold.
+func (h *holds) find(host string) (ends keytable.Instant, length time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if at := h.hosts[host]; at != nil {

@@ -237,7 +237,7 @@ func timeTo(until, now keytable.Instant) time.Duration {
 // until, or after the deadline of ctx, waitHeld returns an error at once.
 func (t *Transport) waitHeld(ctx context.Context, host string, number uint64, until keytable.Instant) error {
 	for {
-		ends, length := t.holds.of(host)
+		ends, length := t.holds.find(host)
 		now := t.time.Now()
 		wait := timeTo(ends, now)
 		if wait == 0 {

@@ -33,12 +33,12 @@ func (c *convict) strike(p ratelimit.Penalty, now time.Time) {
 	if c.count++; c.count < p.After {
 		return
 	}
+	if now.Before(c.start) { // the clock was set back
+		now = c.start
+	}
 	d := p.For
 	if p.Most > 0 && c.last > 0 && now.Sub(c.until) < p.Most {
 		d = min(2*c.last, p.Most)
-	}
-	if now.Before(c.start) { // the clock was set back
-		now = c.start
 	}
 	c.until, c.last, c.count = now.Add(d), d, 0
 }

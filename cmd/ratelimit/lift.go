@@ -147,7 +147,7 @@ func runLift(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) 
 		return printOverridesJSON(t, s, lifted)
 	}
 	p := &page{width: wide(t)}
-	p.line("%s: lifted %s of limiter %s", s.address, number(len(lifted)), name(s.name))
+	p.line("%s: lifted %s of limiter %s", s.address, countOf(len(lifted)), name(s.name))
 	p.table(overrideRows(lifted, s.now), 2, 4)
 	p.line("Processes with WithOverrides obey within 1s of their next decision.")
 	_, err = io.WriteString(t.out, p.String())
@@ -177,7 +177,7 @@ func runOverrides(ctx context.Context, t *terminal, fs *flag.FlagSet, args []str
 		return printOverridesJSON(t, s, found)
 	}
 	p := &page{width: wide(t)}
-	p.line("%s, %s UTC: %s overrides of limiter %s", s.address, s.now.Format(timeFormat), number(len(found)), name(s.name))
+	p.line("%s, %s UTC: %s of limiter %s", s.address, s.now.Format(timeFormat), countOf(len(found)), name(s.name))
 	if len(found) > 0 {
 		p.line("")
 		p.table(overrideRows(found, s.now), 2, 4)
@@ -283,4 +283,12 @@ func (t *target) penalized(o *ratelimit.Override) (done, others []string) {
 		}
 	}
 	return done, others
+}
+
+// countOf returns n overrides in words.
+func countOf(n int) string {
+	if n == 1 {
+		return "1 override"
+	}
+	return number(n) + " overrides"
 }

@@ -121,7 +121,7 @@ $`, got.out)
 	got = o.run("lift", "-config", "limits.json", "-client", "alice", "-rules", "/search")
 	require.Equal(t, exitFound, got.code, "that of alice is for all rules")
 	got = o.run("lift", "-client", "alice")
-	require.Equal(t, call{exitOK, "SERVER/0: lifted 1 of limiter shop\nwhom          effect  rules                     until  note\n" +
+	require.Equal(t, call{exitOK, "SERVER/0: lifted 1 override of limiter shop\nwhom          effect  rules                     until  note\n" +
 		`client alice   block  all    TIME (1h30m)  ticket\n4711 <b>` + "\n" + obeyed, ""}, got)
 	require.True(t, o.ask(alice).Allowed)
 	got = do(t, "lift", "-redis", "redis://"+o.address, "-name", "shop", "-all", "-json")

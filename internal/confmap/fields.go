@@ -68,8 +68,8 @@ func Choice[S ~string](r *Reader, n *Node, name, form string, names []S) (chosen
 			}
 		}
 	}
-	if near := Nearest(text, names); near != "" {
-		form = "unknown " + name + "; did you mean " + Quote(string(near)) + "?"
+	if hint := DidYouMean(text, names); hint != "" {
+		form = "unknown " + name + hint
 	}
 	r.Reject(n.Field(name), Quote(text), form)
 	return "", false

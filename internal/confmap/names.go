@@ -66,6 +66,15 @@ func Nearest[S ~string](name string, names []S) (best S) {
 	return ""
 }
 
+// DidYouMean returns a text for an error about a misspelt name, such as `; did you mean "TokenBucket"?`. It asks for the
+// known name that [Nearest] returns. If there is none, the text is empty.
+func DidYouMean[S ~string](name string, names []S) string {
+	if near := Nearest(name, names); near != "" {
+		return "; did you mean " + Quote(string(near)) + "?"
+	}
+	return ""
+}
+
 // typingErrors returns the smallest number of typing errors that turn one name into another. A typing
 // error is a letter that is missing, additional or wrong, or two neighbouring letters in the wrong order.
 // Neither name may be longer than longestCompared.

@@ -119,3 +119,10 @@ func slowTypingErrors(a, b string) int {
 	}
 	return fewest
 }
+
+// TestDidYouMean proves that only a name that is near is suggested.
+func TestDidYouMean(t *testing.T) {
+	names := []string{"login", "search"}
+	require.Equal(t, `; did you mean "login"?`, DidYouMean("lgoin", names))
+	require.Empty(t, DidYouMean("checkout", names))
+}

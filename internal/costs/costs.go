@@ -22,7 +22,7 @@ func ValidUnit(unit string) bool {
 	return len(unit) <= 64
 }
 
-// Index returns the index in all of the Cost with this unit, or -1.
+// Index searches the slice all for the Cost with this unit. It returns its index, or -1 if there is none.
 func Index(all []Cost, unit string) int {
 	for i := range all {
 		if all[i].Unit == unit {

@@ -150,8 +150,8 @@ func (b *Book) penalties(c *Charge) *penalty.Table {
 // penalize makes the answer of c a denial for the time rest, unless that is 0.
 func (c *Charge) penalize(rest time.Duration) {
 	if rest > 0 {
-		c.Penalized, c.Left, c.Delay = true, 0, 0
-		c.RetryAfter, c.ResetAfter = max(c.RetryAfter, rest), max(c.ResetAfter, rest)
+		c.Penalized, c.Delay = true, 0
+		c.Verdict.deny(rest)
 	}
 }
 

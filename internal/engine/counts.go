@@ -1,9 +1,18 @@
 package engine
 
+import "github.com/ratelimit-go/ratelimit/internal/keytable"
+
 // Counts has the methods of [Algorithm] that are the same for all algorithms that count granted units,
 // such as those with windows. The configurations of these algorithms embed Counts. The state of a key
 // in these algorithms consists of numbers of granted units, which mean the same under any limit.
 type Counts[S, C any] struct{}
+
+// Clone returns a copy of s, whose state is a struct without pointers. A log has a Clone of its own.
+func (Counts[S, C]) Clone(s *S) S { return *s }
+
+// Inherit returns the state for a key that shared the state s and now gets its own: a copy, with the same counts. A log has
+// an Inherit of its own.
+func (Counts[S, C]) Inherit(s *S, _ keytable.Instant) S { return *s }
 
 // Resize leaves the state of a key as it is, because a count means the same under any limit.
 func (Counts[S, C]) Resize(*S, C, bool) bool { return false }

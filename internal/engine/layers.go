@@ -2,21 +2,20 @@ package engine
 
 import "github.com/ratelimit-go/ratelimit/internal/exact"
 
-// A layer is a part of the debt of one key of a bucket. The debt is divided among the key's receipts
-// (charges that can be given back), so that a settlement of one receipt need not look at all others.
+// A layer is a part of the debt of one key of a bucket. The layers of a key lie in a stack. Each receipt
+// (a charge that can be given back) names one of them.
 //
-// What can be given back for a receipt is at most the lowest debt of the key since its charge. This
-// lowest debt is the sum of the receipt's own layer and of all layers below it. Newer receipts have
-// higher layers. Receipts with the same lowest debt share one layer.
+// The stack answers one question: how much can be given back for a receipt? At most the lowest debt that
+// the key has had since that charge. This is the sum of the receipt's layer and of all layers below it.
+// So newer receipts name higher layers, and receipts with the same lowest debt name the same layer.
 //
-// Debt that drains is removed from the top layer, and then from the layers below. Debt that is given
-// back for a receipt is removed from the layer of this receipt, and then from the layers below. A layer
-// of size 0 is merged with the layer below. Only the bottom layer may have the size 0.
+// Two things remove debt. Debt that drains is taken from the top layer first, and then from those below.
+// Debt that is given back for a receipt is taken from its layer first, and then from those below. A layer
+// without debt is merged with the layer below it; only the bottom layer may be without debt.
 //
-// Of two merged layers, one stays in the stack. The other one is left outside and points to it, so that
-// receipts that name the layer outside need not change. As in a union-find structure, the layer with the
-// higher rank stays. So from a receipt to its layer in the stack, there are at most about log2(n) steps
-// if n layers were merged.
+// When two layers are merged, one of them leaves the stack and points to the other one, so that the
+// receipts that name it need not change. The one with the higher rank stays, as in a union-find structure:
+// after n mergers, a receipt finds its layer in at most about log2(n) steps.
 type layer struct {
 	size   exact.Level
 	below  uint32 // index of the layer below, or 0 at the bottom; after a merger: index of the layer that has taken it in

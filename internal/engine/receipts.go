@@ -110,9 +110,9 @@ type receipt struct {
 	n              int64
 	portion        Portion          // the portion of the limit that the key had at the charge; zero if the field each is used instead
 	each           exact.Level      // for a bucket whose rate was changed after the charge: what each unit has cost, rounded down
-	then           keytable.Instant // if followed is set: when the first charge without a receipt after this one was made
+	then           keytable.Instant // if followed is set: when the key was first charged without a receipt after this charge
 	until          keytable.Instant // the last instant at which units can be given back; 0 if there is no time limit
-	followed       bool             // whether the key was charged without a receipt after this charge and before the next receipt
+	followed       bool             // whether the key was charged without a receipt, after this charge and before the next one with a receipt
 	hasTerm        bool             // whether this receipt is in the list of receipts with a term
 	first          bool             // whether the key was new before the charge
 	twin           Receipt          // the receipt of the same charge in other Keys, see fallback; 0 if there is none

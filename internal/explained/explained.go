@@ -58,7 +58,7 @@ type Result struct {
 	ResetAfter       time.Duration // time until the key is as if never used
 	Delay            time.Duration // how long to hold a granted request
 	Rule             string        // name of the rule that the other fields describe
-	Reason           string        // why it was denied, beyond that the limit is reached
+	Reason           string        // why the request was denied, if not because the limit is reached: "penalty", "busy" and so on
 }
 
 // String returns r in words, such as `denied, 0 of 100 remain, retry after 600ms, reset after 1m0s, by rule "/search"`.

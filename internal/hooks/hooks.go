@@ -1,11 +1,13 @@
 // Package hooks helps to make a change that needs a lock and also needs the results of functions of
 // the user. These functions must not run while the lock is held.
 //
-// The change is planned under the lock. Where the plan needs the result of a user's function, it gets
-// the result from a [Calls]. If a result is missing, the lock is released, the missing calls are made,
+// [Calls.Change] plans the change under the lock. Where the plan needs the result of a user's function,
+// it gets the result from the Calls. If a result is missing, the lock is released, the missing calls are made,
 // and the change is planned again under the lock. No call is made twice. If a user's function makes
 // another change itself, that change takes effect before the first one.
 package hooks
+
+import "sync"
 
 // Calls holds the calls of user's functions that one change needs, and their results. The zero Calls
 // is ready for use.
@@ -30,17 +32,45 @@ func (c *Calls) Ask(key any, do func() error) error {
 	return answer
 }
 
-// Begin clears the list of calls that Ask has noted. It is called before a change of the rules is
-// planned again.
-func (c *Calls) Begin() { c.missing = nil }
-
-// Missing reports whether Ask has noted a call since Begin. The plan then lacks the result of that
-// call.
+// Missing reports whether Ask has noted a call in the current try of Change. The plan then lacks the
+// result of that call.
 func (c *Calls) Missing() bool { return len(c.missing) > 0 }
 
-// Run makes the calls that Ask has noted, in that order. It does not recover
-// panics of the calls.
-func (c *Calls) Run() {
+// Change makes a change that consists of the given steps. It holds the lock mu while it runs the steps one
+// after the other. If a step calls Ask for a result that is missing, Change releases the lock after this
+// step, makes the missing calls, and runs the steps again from the first one. If a step returns an error
+// and no result is missing, Change returns this error, and the further steps do not run.
+//
+// Change tries this at most as often as tries says. It returns false if calls were missing each time. It
+// does not recover panics of the calls.
+func (c *Calls) Change(mu sync.Locker, tries int, steps ...func() error) (done bool, err error) {
+	for range tries {
+		if done, err := c.try(mu, steps); done {
+			return true, err
+		}
+		c.run()
+	}
+	return false, nil
+}
+
+// try runs the steps under the lock mu. If done is false, the results of calls are missing.
+func (c *Calls) try(mu sync.Locker, steps []func() error) (done bool, err error) {
+	mu.Lock()
+	defer mu.Unlock()
+	for _, step := range steps {
+		err := step()
+		if c.Missing() {
+			return false, nil
+		}
+		if err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// run makes the calls that Ask has noted, in that order.
+func (c *Calls) run() {
 	if c.answers == nil {
 		c.answers = make(map[any]error)
 	}

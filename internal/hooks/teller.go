@@ -5,12 +5,6 @@ import (
 	"slices"
 )
 
-// A Rated is a limiter of the user that reports its rate and lets it be changed.
-type Rated[R comparable] interface {
-	Rate() R           // the rate, or the zero R if it is not known
-	SetRate(r R) error // sets the rate; changes nothing if it returns an error
-}
-
 // A Teller calls SetRate on the limiters that get a new rate by a change of rules. If the change fails,
 // the Teller sets the old rates again.
 //
@@ -26,10 +20,14 @@ type Teller[K, R comparable] struct {
 type telling[K, R comparable] struct {
 	name      string         // the name of the rule that has the limiter
 	of        question[K, R] // the key by which the type Calls finds the result of this call
-	rated     Rated[R]
+	limiter   rated[R]
 	before    R    // the rate of the limiter before the call
 	committed bool // true once the change is made: Undo then leaves the new rate in place
 }
+
+// A rated is a limiter of the user whose rate can be changed. If SetRate returns an error, it has changed
+// nothing.
+type rated[R comparable] interface{ SetRate(r R) error }
 
 // A question is the key under which [Calls] records a call of SetRate.
 type question[K, R comparable] struct {
@@ -41,20 +39,29 @@ type question[K, R comparable] struct {
 // that have been set already.
 func (t *Teller[K, R]) Begin() { t.plan = nil }
 
-// Plan adds a call of rated.SetRate(rate) to the plan. The parameter rated is a limiter, name is the name
-// of the rule that has this limiter, and key identifies the state of that rule.
-func (t *Teller[K, R]) Plan(name string, key K, rated Rated[R], rate R) {
-	t.plan = append(t.plan, telling[K, R]{name: name, of: question[K, R]{key, rate}, rated: rated})
+// Plan adds a call of the limiter's method SetRate(R) error to the plan, with the given rate. It returns
+// false if the limiter has no such method. The parameter name is the name of the rule that has this limiter,
+// and key identifies the state of that rule. If the limiter has no method Rate() R, its rate before the call
+// is taken to be the parameter before; the zero R means that this rate is not known.
+func (t *Teller[K, R]) Plan(name string, key K, limiter any, before, rate R) bool {
+	l, ok := limiter.(rated[R])
+	if ok {
+		t.plan = append(t.plan, telling[K, R]{name: name, of: question[K, R]{key, rate}, limiter: l, before: before})
+	}
+	return ok
 }
 
-// Ask calls [Calls.Ask] for each planned call of SetRate. It returns the errors, joined.
-func (t *Teller[K, R]) Ask(calls *Calls) error {
+// Ask calls [Calls.Ask] for each planned call of SetRate. It returns the errors, joined. For each call, the
+// function refused makes this error from what SetRate has returned, which may be nil, and the name of the rule.
+func (t *Teller[K, R]) Ask(calls *Calls, refused func(name string, err error) error) error {
 	var problems []error
 	for _, p := range t.plan {
 		problems = append(problems, calls.Ask(p.of, func() error {
-			p.before = p.rated.Rate()
+			if has, ok := p.limiter.(interface{ Rate() R }); ok {
+				p.before = has.Rate()
+			}
 			t.told = append(t.told, &p) // added before the call, so that Undo sets the old rate even if SetRate panics
-			err := p.rated.SetRate(p.of.rate)
+			err := refused(p.name, p.limiter.SetRate(p.of.rate))
 			if err != nil {
 				t.told = t.told[:len(t.told)-1]
 			}
@@ -88,7 +95,7 @@ func (t *Teller[K, R]) Undo(now func(key K) (rate R, ok bool)) {
 			rate = done.before
 		}
 		if rate != unknown {
-			_ = done.rated.SetRate(rate)
+			_ = done.limiter.SetRate(rate)
 		}
 	}
 }

@@ -23,6 +23,28 @@ type Place struct {
 	Shadow     bool   // whether the rule is in shadow mode, so that it denies nothing
 }
 
+// Check returns what is wrong with the endpoint of a rule at the place p, and what is wrong with the rule being
+// additional. Each text says what a good value is; it is empty if the value is good. named says whether the
+// rule has a name, by which a request can ask for it.
+func (p Place) Check(named bool) (endpoint, additional string) {
+	switch {
+	case p.Default && p.Endpoint != "":
+		endpoint = "must be empty: the default rule is for the endpoints that no other matches"
+	case !p.Default && p.Endpoint == "" && !named:
+		endpoint = "must be set, or a name to ask for the rule by"
+	case strings.Contains(strings.TrimSuffix(p.Endpoint, "*"), "*"):
+		endpoint = `must have a "*" at the end only`
+	}
+	switch {
+	case p.Additional && p.Default:
+		additional = "must be false: the default rule is for what no other rule matches; " +
+			`for all endpoints, add a rule with the endpoint "*"`
+	case p.Additional && p.Endpoint == "":
+		additional = "must be false, or the rule have an endpoint: it applies to what that covers"
+	}
+	return endpoint, additional
+}
+
 // enforces reports whether a rule at the place p can be the best match for an endpoint: the narrowest
 // rule that may deny. Rules with a wider pattern than the best match do not apply, except additional
 // rules.

@@ -252,3 +252,29 @@ func TestMap(t *testing.T) {
 		require.Equal(t, value, got)
 	}
 }
+
+// TestCheck proves what is said of each wrong endpoint, and of each rule that is additional to nothing.
+func TestCheck(t *testing.T) {
+	for _, c := range []struct {
+		place                Place
+		named                bool
+		endpoint, additional string
+	}{
+		{Place{Endpoint: "/a"}, false, "", ""},
+		{Place{Endpoint: "/a*", Additional: true}, false, "", ""},
+		{Place{Default: true}, false, "", ""},
+		{Place{}, true, "", ""},
+		{Place{}, false, "must be set", ""},
+		{Place{Endpoint: "/a", Default: true}, false, "must be empty", ""},
+		{Place{Endpoint: "/*/a"}, true, `must have a "*" at the end only`, ""},
+		{Place{Endpoint: "/a**"}, true, `must have a "*" at the end only`, ""},
+		{Place{Default: true, Additional: true}, true, "", "must be false: the default rule"},
+		{Place{Additional: true}, true, "", "must be false, or the rule have an endpoint"},
+	} {
+		endpoint, additional := c.place.Check(c.named)
+		for _, x := range [][2]string{{endpoint, c.endpoint}, {additional, c.additional}} {
+			assert.Equal(t, x[1] == "", x[0] == "", "%+v: %q", c.place, x[0])
+			assert.True(t, strings.HasPrefix(x[0], x[1]), "%+v: %q", c.place, x[0])
+		}
+	}
+}

@@ -1,11 +1,13 @@
 package override
 
 import (
-	"math"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
 // A Layer is one of the lists of overrides of a limiter.
@@ -19,15 +21,27 @@ const (
 	numLayers
 )
 
+// inOrder returns the layers in an order: of equal overrides in two layers, that of the first one decides.
+func inOrder() [numLayers]Layer { return [...]Layer{Code, Shared, File} }
+
 // MaxOwn and MaxShared are the largest numbers of overrides that the layer Code or File, and the list in a store, can have.
 const (
 	MaxOwn    = 1 << 16
 	MaxShared = 10_000
 )
 
-// A Board keeps the overrides of one limiter. The zero Board is empty. Decisions read it without a lock. Only one goroutine
-// at a time may call Plan, or the function that Plan returns.
+// A Host is what a Board needs to know about its limiter.
+type Host struct {
+	Wall   func() time.Time                  // the time of the clock that people read
+	Now    func() keytable.Instant           // the time of the clock by which the limiter decides
+	Change func(commit func(), touched *Set) // calls commit, and decides anew on the callers who wait and whom touched meets
+	Source Source                            // the list in a store that processes share; nil if the limiter has none
+}
+
+// A Board keeps the overrides of one limiter. Decisions read it without a lock. The zero Board is empty and cannot be changed.
 type Board struct {
+	Host // set before the Board is used, and never changed
+
 	// The requests that an override has changed, by its effect.
 	Blocked, Exempted, Rated atomic.Uint64
 
@@ -35,66 +49,46 @@ type Board struct {
 	Barred atomic.Int64
 
 	set     atomic.Pointer[Set]
-	layers  [numLayers]map[string][]Entry // the overrides by Entry.whom
+	changed atomic.Pointer[chan struct{}] // closed with the next change; nil if nobody waits for it
+	read    atomic.Int64                  // when Poll last began to read the list in the store, as a keytable.Instant; 0 if never
+	reading atomic.Bool                   // whether a goroutine that Poll has started reads the list
+	ahead   atomic.Int64                  // how far the clock of the store is ahead of the clock of this process, in nanoseconds
+
+	mu      sync.Mutex                    // held while the overrides change
+	layers  [numLayers]map[string][]Entry // the overrides by Entry.whom; guarded by mu, as are the fields below
 	lens    [numLayers]int                // how many overrides each layer has
 	sweepAt [numLayers]int                // from which number on the next change forgets those of the layer that have ended
-	ahead   atomic.Int64                  // how far the clock of the store is ahead of the clock of this process, in nanoseconds
-	changed atomic.Pointer[chan struct{}] // closed with the next change; nil if nobody waits for it
-
-	version Version      // of the layer Shared
-	read    atomic.Int64 // when the list in the store was last read, as the caller of BeginRead counts time; 0 if it was not
-	reading atomic.Bool  // whether the list in the store is being read
+	version Version                       // of the layer Shared
 }
-
-// A Version is the version of a list of overrides in a store.
-type Version struct {
-	List   uint64 // which list it is: after the store was emptied, there is another one
-	Number uint64 // grows with each change
-}
-
-// Version returns the version of the layer Shared. Only one goroutine at a time may call Version or SetVersion.
-func (b *Board) Version() Version { return b.version }
-
-// Unknown is a version that no list in a store has. If the layer Shared has it, the next read brings the whole list.
-var Unknown = Version{List: math.MaxUint64}
-
-// SetVersion says that the layer Shared will have the version to, after changes that were made since the version from. If
-// whole is true, the changes are the whole list. It returns false, and does nothing, if the layer has a version to which
-// these changes cannot be applied: a later one, or that of another list.
-func (b *Board) SetVersion(from, to Version, whole bool) bool {
-	now := b.version
-	later := now.List == to.List && now.Number <= to.Number && (whole || from.List == now.List && from.Number <= now.Number)
-	if now != from && !later {
-		return false
-	}
-	b.version = to
-	return true
-}
-
-// BeginRead reports whether the list in the store must be read again, because it was last read more than a second before
-// the instant now. If so, the caller calls EndRead afterwards; until then, BeginRead returns false.
-func (b *Board) BeginRead(now int64) bool {
-	last := b.read.Load()
-	if last != 0 && now-last <= int64(time.Second) || !b.reading.CompareAndSwap(false, true) {
-		return false
-	}
-	b.read.Store(now)
-	return true
-}
-
-// EndRead ends what BeginRead has begun.
-func (b *Board) EndRead() { b.reading.Store(false) }
 
 // Set returns the overrides of all layers, or nil if there are none.
 func (b *Board) Set() *Set { return b.set.Load() }
 
-// All returns the overrides of these layers, in the order of the clients and then the addresses.
-func (b *Board) All(layers ...Layer) (all []Entry) {
-	for _, l := range layers {
+// Meets reports whether there may be an override for a request of this client from this address. It allocates nothing.
+func (b *Board) Meets(client, ip string) bool {
+	b.Poll()
+	set := b.set.Load()
+	if set == nil {
+		return false
+	}
+	met := set.Find(client, ip)
+	return !met.None()
+}
+
+// All returns the overrides of all layers that have not ended, in the order of the clients and then the addresses.
+func (b *Board) All() (all []Entry) {
+	if b.Set() == nil {
+		return nil
+	}
+	b.mu.Lock()
+	for _, l := range inOrder() {
 		for _, entries := range b.layers[l] {
 			all = append(all, entries...)
 		}
 	}
+	b.mu.Unlock()
+	now := b.Time()
+	all = slices.DeleteFunc(all, func(e Entry) bool { return e.Ended(now) })
 	slices.SortFunc(all, func(x, y Entry) int {
 		if c := strings.Compare(x.whom(), y.whom()); c != 0 {
 			return c
@@ -107,11 +101,28 @@ func (b *Board) All(layers ...Layer) (all []Entry) {
 	return all
 }
 
-// Plan plans to change the layer l: each change is set, or lifts others if its Effect is Lift. If whole is true, the changes
-// take the place of the whole layer. The result touched has the changes and what they replace: only requests that it
-// meets may be decided differently afterwards. The result n is how many overrides the layer will have. The function commit
-// makes the change.
-func (b *Board) Plan(l Layer, changes []Entry, whole bool, now time.Time) (touched *Set, n int, commit func()) {
+// Apply changes the layer l: each of the changes is set, or lifts others if its Effect is Lift. If whole is true, they take the
+// place of the whole layer, except for those that have ended. If the layer would then have more than MaxOwn overrides,
+// nothing changes, and the result n is how many it would have.
+func (b *Board) Apply(l Layer, changes []Entry, whole bool) (n int, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.Time()
+	if whole {
+		changes = slices.DeleteFunc(changes, func(e Entry) bool { return e.Ended(now) })
+	}
+	touched, n, commit := b.plan(l, changes, whole, now)
+	if n > MaxOwn {
+		return n, false
+	}
+	b.Change(commit, touched)
+	return n, true
+}
+
+// plan plans a change of the layer l, as Apply says, at the time now. The result touched has the changes and what they replace:
+// only requests that it meets may be decided differently afterwards. The result n is how many overrides the layer will have.
+// The function commit makes the change. The caller holds b.mu.
+func (b *Board) plan(l Layer, changes []Entry, whole bool, now time.Time) (touched *Set, n int, commit func()) {
 	next := make(map[string][]Entry) // the clients and prefixes that change, with what they will have in the layer
 	old := func(whom string) []Entry {
 		if _, known := next[whom]; !known {
@@ -140,7 +151,7 @@ func (b *Board) Plan(l Layer, changes []Entry, whole bool, now time.Time) (touch
 		touches = append(append(touches, was...), entries...)
 		n += len(entries) - len(was)
 		var of []Entry
-		for _, layer := range []Layer{Code, Shared, File} { // of equal overrides in two layers, the first decides
+		for _, layer := range inOrder() {
 			if layer == l {
 				of = append(of, entries...)
 			} else {
@@ -185,11 +196,28 @@ func (b *Board) Changed() <-chan struct{} {
 	}
 }
 
-// SetClock says that the clock of the store showed store when the clock of this process showed here.
-func (b *Board) SetClock(store, here time.Time) { b.ahead.Store(int64(store.Sub(here))) }
+// Count counts a request that overrides have changed as r says.
+func (b *Board) Count(r *Ruling) {
+	if r.Freed > 0 {
+		b.Exempted.Add(1)
+	}
+	if r.Rated > 0 {
+		b.Rated.Add(1)
+	}
+}
 
-// Now returns the time by which overrides end, when the clock of this process shows here.
-func (b *Board) Now(here time.Time) time.Time { return here.Add(time.Duration(b.ahead.Load())) }
+// Live returns how many overrides of each effect have not ended.
+func (b *Board) Live() (blocks, exemptions, rates int) {
+	set := b.Set()
+	if set == nil {
+		return 0, 0, 0
+	}
+	now := b.Time()
+	return set.live(Block, now), set.live(Exempt, now), set.live(Rate, now)
+}
+
+// Time returns the time by which overrides end: that of the store, if processes share a list in it.
+func (b *Board) Time() time.Time { return b.Wall().Add(time.Duration(b.ahead.Load())) }
 
 // Wake closes the channel that Changed returns, as a change does.
 func (b *Board) Wake() {

@@ -17,6 +17,18 @@ type Doubt struct {
 // the request was named after the address: then no exemption of the client applies either.
 func NewDoubt(ctx context.Context, client bool) *Doubt { return &Doubt{Context: ctx, client: client} }
 
+// InDoubt returns the context with which a limiter is asked about the request of this client from this address, whose own
+// context is ctx. If the address is doubtful, which means that it may be that of a proxy, the context is a Doubt. named is how
+// a client is called that is named after the doubtful address. If no address is doubtful, that is "", and doubt is nil. So it
+// is if the request has another address, which the service itself has set.
+func InDoubt(ctx context.Context, doubtful, ip, client, named string) (_ context.Context, doubt *Doubt) {
+	if doubtful == "" || ip != doubtful {
+		return ctx, nil
+	}
+	doubt = NewDoubt(ctx, client == named)
+	return doubt, doubt
+}
+
 // doubtKey is the context key under which Value returns the Doubt itself.
 type doubtKey struct{}
 

@@ -4,8 +4,39 @@ import (
 	"cmp"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 )
+
+// Lists has a List for each limiter of a store in memory. It is safe for concurrent use by multiple goroutines. The zero Lists
+// are empty.
+type Lists struct {
+	mu    sync.Mutex
+	lists map[string]*List // by the name of the limiter; guarded by mu
+}
+
+// Edit changes the List of the limiter, as [List.Edit] says.
+func (l *Lists) Edit(limiter string, changes []Entry, now time.Time) (n int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lists == nil {
+		l.lists = make(map[string]*List)
+	}
+	if l.lists[limiter] == nil {
+		l.lists[limiter] = NewList()
+	}
+	return l.lists[limiter].Edit(changes, now)
+}
+
+// Since returns what has changed in the List of the limiter, as [List.Since] says. Without a List, the version is zero.
+func (l *Lists) Since(limiter string, v Version) (now Version, set, lifted []Entry, whole bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if list := l.lists[limiter]; list != nil {
+		return list.Since(v)
+	}
+	return Version{}, nil, nil, v != Version{}
+}
 
 // A List is the list of overrides of one limiter in a store in memory. It also knows what was lifted, so that a reader can
 // ask for what has changed. It is not safe for concurrent use.

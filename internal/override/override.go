@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 )
 
@@ -46,11 +47,11 @@ type Override struct {
 type Entry struct {
 	Override
 	prefix netip.Prefix // IP in parsed form; invalid if it is for a client
-	lifts  bool         // whether it lifts the override with the same Rules and the same Effect, see Lifting
+	lifts  bool         // whether it lifts the override with the same Rules and the same Effect, see lifting
 }
 
-// Lifting returns an Entry that, if it is set, lifts the override that e would replace.
-func (e Entry) Lifting() Entry {
+// lifting returns an Entry that, if it is set, lifts the override that e would replace.
+func (e Entry) lifting() Entry {
 	e.lifts = true
 	return e
 }
@@ -87,6 +88,15 @@ func (e *Entry) Covers(p netip.Prefix) bool {
 	return e.prefix.Bits() <= p.Bits() && e.prefix.Contains(p.Addr())
 }
 
+// Owns reports whether a key is that of the client of e, or of an address that e is for. client is the hash of the client whose
+// key it is, and ip is the address or the prefix; either may be zero.
+func (e *Entry) Owns(client keytable.Hash, ip netip.Prefix) bool {
+	if e.prefix.IsValid() {
+		return ip.IsValid() && e.Covers(ip)
+	}
+	return client == keytable.HashOf(e.Client)
+}
+
 // IsAddress reports whether e is for a single address.
 func (e *Entry) IsAddress() bool { return e.prefix.IsSingleIP() }
 
@@ -119,10 +129,10 @@ func (e *Entry) replaces(old *Entry) bool {
 // Ended reports whether the override e has ended at the time now.
 func (e *Entry) Ended(now time.Time) bool { return !e.Until.IsZero() && !now.Before(e.Until) }
 
-// names reports whether e is for the rule by name. If it is for all rules, the result is false.
-func (e *Entry) names(rule string) bool {
+// IsFor reports whether e is for the rule with this name.
+func (e *Entry) IsFor(rule string) bool {
 	_, found := slices.BinarySearch(e.Rules, rule)
-	return found
+	return found || len(e.Rules) == 0
 }
 
 // compare orders the overrides of one client or prefix: those that decide before others come first.
@@ -247,11 +257,8 @@ func (s *Set) empty() bool {
 	return len(s.ipv4.nodes)+len(s.ipv6.nodes) == 0
 }
 
-// Live returns how many overrides with this effect have not ended at the time now.
-func (s *Set) Live(effect Effect, now time.Time) (n int) {
-	if s == nil {
-		return 0
-	}
+// live returns how many overrides with this effect have not ended at the time now.
+func (s *Set) live(effect Effect, now time.Time) (n int) {
 	count := func(w *whom) {
 		for i := range w.entries {
 			if e := &w.entries[i]; e.Effect == effect && !e.Ended(now) {
@@ -349,7 +356,7 @@ func (m *Met) For(rule string, applies func(e *Entry) bool) *Entry {
 // find returns the first override of w for the rule for which the function applies returns true, or nil.
 func (w *whom) find(rule string, applies func(e *Entry) bool) *Entry {
 	for i := range w.entries {
-		if e := &w.entries[i]; (len(e.Rules) == 0 || e.names(rule)) && applies(e) {
+		if e := &w.entries[i]; e.IsFor(rule) && applies(e) {
 			return e
 		}
 	}

@@ -15,19 +15,19 @@ type At struct {
 	now   time.Time // not set if there are no overrides
 }
 
-// At returns the overrides of b, for a request whose context has this Doubt, or none. The function clock returns the
-// time; it is called only if there are overrides.
-func (b *Board) At(doubt *Doubt, clock func() time.Time) At {
+// At returns the overrides of b now, for a request whose context has this Doubt, or none.
+func (b *Board) At(doubt *Doubt) At {
 	a := At{Set: b.Set(), Doubt: doubt}
 	if a.Set != nil {
-		a.now = b.Now(clock())
+		a.now = b.Time()
 	}
 	return a
 }
 
-// For returns what At returns for a request with the context ctx.
-func (b *Board) For(ctx context.Context, clock func() time.Time) At {
-	a := b.At(nil, clock)
+// For returns what At returns for a request with the context ctx. It first does what Poll does.
+func (b *Board) For(ctx context.Context) At {
+	b.Poll()
+	a := b.At(nil)
 	if a.Set != nil {
 		a.Doubt = DoubtOf(ctx)
 	}

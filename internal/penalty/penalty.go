@@ -50,11 +50,11 @@ func (s *state) strike(r *Rule, now keytable.Instant) (begun bool) {
 	if s.count++; s.count < r.After {
 		return false
 	}
-	d := r.For
-	if s.until != 0 && r.Most != 0 && max(now, s.until).Since(s.until) < uint64(r.Most) {
+	d, at := r.For, max(now, s.start) // now is before s.start if the clock was set back
+	if s.until != 0 && r.Most != 0 && max(at, s.until).Since(s.until) < uint64(r.Most) {
 		d = min(2*s.last, r.Most)
 	}
-	s.until, s.last, s.count = max(now, s.start).Add(d), d, 0
+	s.until, s.last, s.count = at.Add(d), d, 0
 	return true
 }
 
@@ -135,9 +135,9 @@ func (t *Table) Strike(h keytable.Hash, whose Whose, now keytable.Instant) (rest
 	return 0, false
 }
 
-// Block notes that a store blocks the key with this hash until the instant until.
-func (t *Table) Block(h keytable.Hash, whose Whose, until, now keytable.Instant) {
-	sh := t.shard(h)
+// Block notes that a store blocks the key with this hash for the time rest, but for no longer than a block can last.
+func (t *Table) Block(h keytable.Hash, whose Whose, rest time.Duration, now keytable.Instant) {
+	r, sh := t.rule.Load(), t.shard(h)
 	defer sh.mu.Unlock()
 	s := sh.states[h]
 	if s == nil {
@@ -146,7 +146,8 @@ func (t *Table) Block(h keytable.Hash, whose Whose, until, now keytable.Instant)
 		}
 		s.whose = whose
 	}
-	s.until, s.last, s.count = until, now.Until(max(until, now)), 0
+	s.last = min(rest, max(r.For, r.Most)) // rest may be longer, because the wait for the rule's units is
+	s.until, s.count = now.Add(s.last), 0
 }
 
 // add adds a state for the key with this hash to sh. It forgets states that are idle and, if the Table is full, one that

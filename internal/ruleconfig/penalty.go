@@ -24,6 +24,29 @@ func (p Penalty) Config() map[string]any {
 	return config
 }
 
+// Faults returns all that makes p invalid. The zero Penalty has no fault.
+func (p Penalty) Faults() (faults []Fault) {
+	if p == (Penalty{}) {
+		return nil
+	}
+	if p.After < 1 {
+		faults = append(faults, Fault{"after", p.After, "must be at least 1"})
+	}
+	for _, f := range []struct {
+		name string
+		d    time.Duration
+	}{{"within", p.Within}, {"for", p.For}, {"most", p.Most}} {
+		switch {
+		case f.name == "most" && f.d == 0:
+		case !ValidSpan(f.d):
+			faults = append(faults, Fault{f.name, f.d, SpanRange})
+		case f.name == "most" && f.d < p.For:
+			faults = append(faults, Fault{f.name, f.d, "must be at least " + p.For.String() + ", the length of the first block"})
+		}
+	}
+	return faults
+}
+
 const penaltyForm = `must be a map such as {"after": 10, "within": "1m", "for": "1h"}`
 
 // Penalty reads the penalty of the rule with the config n. a is the algorithm of the rule.

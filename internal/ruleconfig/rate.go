@@ -93,7 +93,7 @@ func (r *Reader) rate(rule, config *confmap.Node, a Algorithm, base ratetext.Rat
 	}
 	faults := r.caller.Refused(a, read.rate)
 	if len(faults) == 0 && a.Windowed && base.Per != 0 && base.Per != read.rate.Per {
-		faults = []Fault{{"per", "must have the window of the rule's rate, " + base.Per.String() + ": a window has one length"}}
+		faults = []Fault{{"per", read.rate.Per, "must have the window of the rule's rate, " + base.Per.String() + ": a window has one length"}}
 	}
 	for _, fault := range faults {
 		name := read.from[fault.Field]

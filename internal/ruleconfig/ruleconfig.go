@@ -43,9 +43,10 @@ type Caller struct {
 	MaxRules int // the largest number of rules, without the default rule
 }
 
-// A Fault is one problem with a rate.
+// A Fault is one problem with a rate, a warm-up or a penalty.
 type Fault struct {
-	Field  string // the field of the rate: "requests", "per" or "burst"
+	Field  string // the field that is wrong, such as "burst" or "from"
+	Value  any    // the value of the field
 	Reason string // what a good value of the field is
 }
 

@@ -382,3 +382,61 @@ func TestFieldsThatAreWrong(t *testing.T) {
 		}
 	}
 }
+
+// TestFaults proves which warm-ups and penalties are refused, and by which field.
+func TestFaults(t *testing.T) {
+	const year = 366 * 24 * time.Hour
+	fields := func(faults []ruleconfig.Fault) (fields string) {
+		for _, f := range faults {
+			fields += f.Field + " "
+		}
+		return fields
+	}
+	for w, want := range map[ruleconfig.Warmup]string{
+		{}:                                    "",
+		{From: 1, Over: time.Microsecond}:     "",
+		{From: 1, Over: year}:                 "",
+		{From: 1, Over: time.Microsecond - 1}: "over ",
+		{From: 1, Over: year + 1}:             "over ",
+		{From: -1, Over: 0}:                   "from over ",
+	} {
+		assert.Equal(t, want, fields(w.Faults()), "%+v", w)
+	}
+	for p, want := range map[ruleconfig.Penalty]string{
+		{}: "",
+		{After: 1, Within: time.Second, For: time.Second}:                        "",
+		{After: 1, Within: year, For: time.Second, Most: time.Second}:            "",
+		{After: 1, Within: time.Second, For: time.Second, Most: time.Second - 1}: "most ",
+		{After: 1, Within: time.Second, For: time.Second, Most: year + 1}:        "most ",
+		{Most: time.Second}: "after within for ",
+	} {
+		assert.Equal(t, want, fields(p.Faults()), "%+v", p)
+	}
+	for _, c := range []struct {
+		from    int
+		rate    ratetext.Rate
+		at      string // what is wrong with From for a rule with this rate
+		misfit  string // what is wrong with this rate as another one of the rule
+		portion int64
+	}{
+		{10, ratetext.Rate{Requests: 10, Per: time.Second}, "", "", 1},
+		{11, ratetext.Rate{Requests: 10, Per: time.Second}, "must be at most 10, the requests of the rule's rate", "", 1},
+		{2, ratetext.Rate{Requests: 10, Per: time.Second, Burst: 5}, "", "", 2},
+		{1, ratetext.Rate{Requests: 10, Per: time.Second, Burst: 5},
+			"must be at least 2: with less, a burst of 5 grants a new key nothing",
+			"must be at least 10: with less, a warm-up from 1 of 10 grants a new key nothing", 2},
+	} {
+		w := ruleconfig.Warmup{From: c.from, Over: time.Hour}
+		var at, misfit []ruleconfig.Fault
+		if c.at != "" {
+			at = []ruleconfig.Fault{{Field: "from", Value: c.from, Reason: c.at}}
+		}
+		if c.misfit != "" {
+			misfit = []ruleconfig.Fault{{Field: "burst", Value: c.rate.Burst, Reason: c.misfit}}
+		}
+		assert.Equal(t, at, w.FaultsAt(c.rate), "%+v", c)
+		assert.Equal(t, misfit, w.Misfit(c.rate), "%+v", c)
+		assert.Equal(t, c.portion, ruleconfig.MinPortion(c.rate), "%+v", c)
+	}
+	assert.Empty(t, ruleconfig.Warmup{}.Misfit(ratetext.Rate{Requests: 10, Per: 1, Burst: 1}))
+}

@@ -1,8 +1,11 @@
 package ruleconfig
 
 import (
+	"cmp"
+	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
@@ -21,6 +24,57 @@ func (w Warmup) Config() map[string]any {
 		return nil
 	}
 	return map[string]any{"from": w.From, "over": w.Over.String()}
+}
+
+// ValidSpan reports whether d can be the time of a warm-up or of a penalty.
+func ValidSpan(d time.Duration) bool { return d >= time.Microsecond && d <= 366*24*time.Hour }
+
+// SpanRange says what a time that ValidSpan refuses must be.
+const SpanRange = "must be from a microsecond to 366 days"
+
+// Faults returns all that makes w invalid for every rate. The zero Warmup has no fault.
+func (w Warmup) Faults() (faults []Fault) {
+	if w == (Warmup{}) {
+		return nil
+	}
+	if w.From < 1 {
+		faults = append(faults, Fault{"from", w.From, "must be at least 1"})
+	}
+	if !ValidSpan(w.Over) {
+		faults = append(faults, Fault{"over", w.Over, SpanRange})
+	}
+	return faults
+}
+
+// MinPortion returns the smallest Warmup.From at which a bucket with the valid rate r grants a new key one unit.
+func MinPortion(r ratetext.Rate) int64 {
+	return (int64(r.Requests)-1)/burstOf(r) + 1
+}
+
+// burstOf returns the largest number of units that the rate r grants at once.
+func burstOf(r ratetext.Rate) int64 { return int64(cmp.Or(r.Burst, r.Requests)) }
+
+// FaultsAt returns what makes the From of w, which is at least 1, invalid for a rule with the valid rate r.
+func (w Warmup) FaultsAt(r ratetext.Rate) []Fault {
+	switch least := MinPortion(r); {
+	case w.From > r.Requests:
+		return []Fault{{"from", w.From, "must be at most " + strconv.Itoa(r.Requests) + ", the requests of the rule's rate"}}
+	case int64(w.From) < least:
+		reason := "must be at least %d: with less, a burst of %d grants a new key nothing"
+		return []Fault{{"from", w.From, fmt.Sprintf(reason, least, burstOf(r))}}
+	}
+	return nil
+}
+
+// Misfit returns what makes the valid rate r, which is not the own rate of the rule, invalid for a rule with the valid
+// Warmup w: a new key would be granted no unit at this rate.
+func (w Warmup) Misfit(r ratetext.Rate) []Fault {
+	if w == (Warmup{}) || int64(min(w.From, r.Requests)) >= MinPortion(r) {
+		return nil
+	}
+	minBurst := (r.Requests-1)/w.From + 1
+	reason := "must be at least %d: with less, a warm-up from %d of %d grants a new key nothing"
+	return []Fault{{"burst", r.Burst, fmt.Sprintf(reason, minBurst, w.From, r.Requests)}}
 }
 
 // ruleRateFields are the fields that the algoConfig of a rule may have. The config of a tier may only

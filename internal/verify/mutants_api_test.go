@@ -22,9 +22,9 @@ var apiMutants = []mutant{
 		by:  "^TestErrorsOfCustomLimiters$", why: "another rule has denied the request",
 	},
 	{
-		name: "the error of a custom limiter denies", file: "custom.go",
-		old: "if r.OnStoreError == FailClosed {",
-		new: "if r.OnStoreError != (FailurePolicy{}) {",
+		name: "the error of a custom limiter denies", file: "policy.go",
+		old: "if p == FailClosed {",
+		new: "if p != (FailurePolicy{}) {",
 		by:  "^TestErrorsOfCustomLimiters$", why: "FailOpen grants",
 	},
 	{
@@ -35,8 +35,8 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "an answer of a custom limiter's policy is not counted", file: "decision.go",
-		old: "r.totals.add(numDegraded, 1)",
-		new: "r.totals.add(numDegraded, 0)",
+		old: "r.totals.Add(counters.Degraded, 1)",
+		new: "r.totals.Add(counters.Degraded, 0)",
 		by:  "^TestErrorsOfCustomLimiters$", why: "it leaves no trace",
 	},
 	{
@@ -47,8 +47,8 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "units are kept when a custom limiter's policy denies", file: "custom.go",
-		old: "p.Shadow; d.Passes {\n",
-		new: "p.Shadow; d.Passes || failed != nil {\n",
+		old: "committed = d.Passes\n",
+		new: "committed = d.Passes || failed != nil\n",
 		by:  "^TestErrorsOfCustomLimiters$", why: "the request was denied",
 	},
 	{
@@ -89,8 +89,8 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "a limiter is not told its rate", file: "change.go",
-		old: "c.rates.Plan(old.Name, old, ratedRule{old, limiter}, r)",
-		new: "_ = limiter",
+		old: "if c.rates.Plan(old.Name, old, old.Limiter, old.Rate, r) {",
+		new: "if true {",
 		by:  "^TestHooksOfChanges$", why: "it goes on with the rate before",
 	},
 	{
@@ -107,8 +107,8 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "a required rule is dropped", file: "change.go",
-		old: "if err := l.settings.requires(c.next); err != nil {",
-		new: "if err := l.settings.requires(c.set); err != nil {",
+		old: "return c.next.missing(l.settings.required)",
+		new: "return c.set.missing(l.settings.required)",
 		by:  "^TestHooksOfChanges$", why: "code names it",
 	},
 	{
@@ -130,9 +130,15 @@ var apiMutants = []mutant{
 		by:  "^TestHooksOfChanges$", why: "rules decide by it",
 	},
 	{
-		name: "hooks are called under the lock", file: "change.go",
-		old: "if c.calls.Missing() {\n\t\treturn false, nil",
-		new: "if c.calls.Missing() {\n\t\tc.calls.Run()\n\t\treturn false, nil",
+		name: "hooks are called under the lock", file: "internal/hooks/hooks.go",
+		old: "if c.Missing() {\n\t\t\treturn false, nil",
+		new: "if c.Missing() {\n\t\t\tc.run()\n\t\t\treturn false, nil",
 		by:  "^TestHooksInsideHooks$", why: "a hook that changes the rules waits for itself", timeout: "10s",
+	},
+	{
+		name: "the rate of a rule is not set again in its limiter", file: "internal/hooks/teller.go",
+		old: "limiter: l, before: before}",
+		new: "limiter: l}",
+		by:  "^TestHooksOfChanges$", why: "the limiter has no method Rate, so only the rule knows it",
 	},
 }

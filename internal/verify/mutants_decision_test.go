@@ -4,8 +4,8 @@ package verify
 var countMutants = []mutant{
 	{
 		name: "a denial is counted twice", file: "decision.go",
-		old: "r.totals.countDecision(r.Mode, p.Granted())",
-		new: "r.totals.countDecision(r.Mode, p.Granted())\n\t\tif !p.Granted() {\n\t\t\tr.totals.countDecision(r.Mode, false)\n\t\t}",
+		old: "r.totals.Decided(p.Granted(), p.Shadow, p.Advises)",
+		new: "r.totals.Decided(p.Granted(), p.Shadow, p.Advises)\n\t\tif !p.Granted() {\n\t\t\tr.totals.Decided(false, p.Shadow, p.Advises)\n\t\t}",
 		by:  "^TestRefusedWaitsAreCounted$", why: "it is one request",
 	},
 	{
@@ -46,8 +46,8 @@ var countMutants = []mutant{
 	},
 	{
 		name: "a replay is not counted", file: "decision.go",
-		old: "if d.Replayed {\n\t\tfor _, r := range d.rules {\n\t\t\tr.totals.add(numReplayed, 1)",
-		new: "if d.Replayed {\n\t\tfor _, r := range d.rules {\n\t\t\tr.totals.add(numReplayed, 0)",
+		old: "if d.Replayed {\n\t\tfor _, r := range d.rules {\n\t\t\tr.totals.Add(counters.Replayed, 1)",
+		new: "if d.Replayed {\n\t\tfor _, r := range d.rules {\n\t\t\tr.totals.Add(counters.Replayed, 0)",
 		by:  "^TestCountsOfSeveralRules$", why: "it leaves no trace",
 	},
 	{
@@ -58,8 +58,8 @@ var countMutants = []mutant{
 	},
 	{
 		name: "an exempt rule does not count a replay", file: "decision.go",
-		old: "for _, r := range d.exempt {\n\t\t\tr.totals.add(numReplayed, 1)",
-		new: "for _, r := range d.exempt {\n\t\t\tr.totals.add(numReplayed, 0)",
+		old: "for _, r := range d.exempt {\n\t\t\tr.totals.Add(counters.Replayed, 1)",
+		new: "for _, r := range d.exempt {\n\t\t\tr.totals.Add(counters.Replayed, 0)",
 		by:  "^TestCountsOfSeveralRules$", why: "it leaves no trace",
 	},
 	{
@@ -70,8 +70,8 @@ var countMutants = []mutant{
 	},
 	{
 		name: "an exempt rule counts nothing", file: "decision.go",
-		old: "r.totals.add(numAllowed, 1)",
-		new: "r.totals.add(numAllowed, 0)",
+		old: "r.totals.Add(counters.Allowed, 1)",
+		new: "r.totals.Add(counters.Allowed, 0)",
 		by:  "^TestCountsOfSeveralRules$", why: "it has granted the request",
 	},
 	{
@@ -82,32 +82,32 @@ var countMutants = []mutant{
 	},
 	{
 		name: "two counters change places", file: "stats.go",
-		old: "return slices.Clone(counters[:])",
-		new: "all := counters\n\tall[numDegraded], all[numErrors] = all[numErrors], all[numDegraded]\n\treturn all[:]",
+		old: "return slices.Clone(counterList)",
+		new: "all := counterList\n\tall[counters.Degraded], all[counters.Errors] = all[counters.Errors], all[counters.Degraded]\n\treturn all",
 		by:  "^TestCountersAreTheFields$", why: "they are in the order of the fields",
 	},
 	{
 		name: "two counters read the field of each other", file: "stats.go",
-		old: "return slices.Clone(counters[:])",
-		new: "all := counters\n\tall[numAllowed].of, all[numDenied].of = all[numDenied].of, all[numAllowed].of\n\treturn all[:]",
+		old: "return slices.Clone(counterList)",
+		new: "all := counterList\n\tall[0].field, all[1].field = all[1].field, all[0].field\n\treturn all",
 		by:  "^TestCountersAreTheFields$", why: "an exporter would tell denials as grants",
 	},
 	{
 		name: "a caller can change the counters", file: "stats.go",
-		old: "return slices.Clone(counters[:])",
-		new: "return counters[:]",
+		old: "return slices.Clone(counterList)",
+		new: "return counterList",
 		by:  "^TestCountersAreTheFields$", why: "the next caller gets what the first has made of them",
 	},
 	{
-		name: "a total is added to another field", file: "ruleset.go",
-		old: "*counters[i].of(&s) = r.totals[i].Load()",
-		new: "*counters[(i+1)%len(counters)].of(&s) = r.totals[i].Load()",
+		name: "a total is added to another field", file: "stats.go",
+		old: "c.of(&s).SetUint(sums[i])",
+		new: "c = counterList[(i+1)%len(counterList)]\n\t\tc.of(&s).SetUint(sums[i])",
 		by:  "^TestRefusedWaitsAreCounted$", why: "each counter has a field of its own",
 	},
 	{
-		name: "what a share counts is not degraded", file: "ruleset.go",
-		old: "s.Degraded += c.Allowed + c.Denied + c.Shadowed",
-		new: "s.Degraded += c.Denied + c.Shadowed",
+		name: "what a share counts is not degraded", file: "internal/counters/counters.go",
+		old: "s[Degraded] += c.Allowed + c.Denied + c.Shadowed",
+		new: "s[Degraded] += c.Denied + c.Shadowed",
 		by:  "^TestRefusedWaitsAreCounted$", why: "it decides only while the store does not",
 	},
 	{
@@ -124,7 +124,7 @@ var countMutants = []mutant{
 	},
 	{
 		name: "a replay the short way is not counted", file: "idempotency.go",
-		old: "r.totals.add(numReplayed, 1)",
+		old: "r.totals.Add(counters.Replayed, 1)",
 		new: "_ = r.totals",
 		by:  "^TestReplaysAreObserved$", why: "it leaves no trace",
 	},
@@ -183,20 +183,20 @@ var stepMutants = []mutant{
 	},
 	{
 		name: "a panic of a custom limiter keeps the units", file: "custom.go",
-		old: "defer func() { err = charge.end(ctx, err) }()",
-		new: "defer func() {\n\t\tif charge.committed || err != nil || !d.Passes || d.Late {\n\t\t\terr = charge.end(ctx, err)\n\t\t}\n\t}()",
+		old: "defer func() { err = endCharge(ctx, l, d, committed, err) }()",
+		new: "defer func() {\n\t\tif committed || err != nil || !d.Passes || d.Late {\n\t\t\terr = endCharge(ctx, l, d, committed, err)\n\t\t}\n\t}()",
 		by:  "^TestGivenBackAtAPanic$", why: "the request was not served",
 	},
 	{
 		name: "a charge is not committed", file: "custom.go",
-		old: "if d.Passes = res.Allowed || p.Shadow; d.Passes {\n\t\tcharge.commit()",
-		new: "if d.Passes = res.Allowed || p.Shadow; d.Passes {\n\t\t_ = charge.commit",
+		old: "committed = d.Passes",
+		new: "_ = committed",
 		by:  "^TestErrorsOfCustomLimiters$", why: "the request was granted",
 	},
 	{
 		name: "a custom limiter in shadow denies", file: "custom.go",
-		old: "res.Allowed || p.Shadow; d.Passes",
-		new: "res.Allowed; d.Passes",
+		old: "res.Allowed || p.Shadow",
+		new: "res.Allowed",
 		by:  "^TestACustomLimiterInShadowDeniesNobody$", why: "it only watches",
 	},
 	{
@@ -213,8 +213,8 @@ var stepMutants = []mutant{
 	},
 	{
 		name: "waiters are not served what came back", file: "custom.go",
-		old: "c.limiter.waiters.FreedParts(d.parts)",
-		new: "_ = c.limiter.waiters.Freed",
+		old: "\tl.waiters.FreedParts(d.parts)",
+		new: "\t_ = l.waiters.Freed",
 		by:  "^TestGivenBackAtAPanic$", why: "the units are free at once",
 	},
 	{
@@ -225,7 +225,7 @@ var stepMutants = []mutant{
 	},
 	{
 		name: "an explanation of a grant gives back", file: "custom.go",
-		old: "mode == engine.ModeDryRun && !c.committed:",
+		old: "mode == engine.ModeDryRun && !committed:",
 		new: "mode == engine.ModeDryRun:",
 		by:  "^TestExplain$", why: "what a custom limiter grants stays charged",
 	},
@@ -297,7 +297,7 @@ var stepMutants = []mutant{
 	},
 	{
 		name: "a known denial is not counted", file: "remote.go",
-		old: "r.totals.countDecision(ModeEnforce, false)",
+		old: "r.totals.Add(counters.Denied, 1)",
 		new: "_ = r.totals",
 		by:  "^TestKnownDenials$", why: "it leaves no trace",
 	},

@@ -100,8 +100,8 @@ var explainMutants = []mutant{
 	},
 	{
 		name: "breakers admit explanations", file: "remote.go",
-		old: "err = c.breakers.Refusal(parts, d.Now); err == nil {",
-		new: "_, err = c.breakers.Admit(parts, d.Now); err == nil {",
+		old: "err = c.breakers.Refusal(parts, d.Now); err != nil {",
+		new: "_, err = c.breakers.Admit(parts, d.Now); err != nil {",
 		by:  "^TestExplain$", why: "a probe that never ends keeps the breaker open",
 	},
 	{
@@ -130,7 +130,7 @@ var explainMutants = []mutant{
 	},
 	{
 		name: "a tier's rate in place of an invalid one", file: "remote.go",
-		old: "if p.Err != nil { // an earlier call", new: "if false { // an earlier call",
+		old: "case p.Err != nil: // an earlier call", new: "case false: // an earlier call",
 		by: "^TestExplainAnInvalidRateWithAnID$", why: "the rule's own rate applies",
 	},
 	{

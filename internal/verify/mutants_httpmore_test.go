@@ -15,9 +15,9 @@ var httpMoreMutants = []mutant{
 		by:  "^TestHTTPStatus$", why: "the client would be told to ask less often",
 	},
 	{
-		name: "what is refused is applied", file: "config.go",
-		old: "return c.calls.Ask(&c.calls, func() error { return accept(c.next) })",
-		new: "return c.calls.Ask(&c.calls, func() error { _ = accept(c.next); return nil })",
+		name: "what is refused is applied", file: "change.go",
+		old: "err = accept(c.next.list())",
+		new: "_ = accept(c.next.list())",
 		by:  "^TestHTTPReload$", why: "a misspelt rule would replace that of the login",
 	},
 	{

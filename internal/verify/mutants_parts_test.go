@@ -51,15 +51,15 @@ var partsMutants = []mutant{
 		by:  "^TestPropertiesOfParts$", why: "the keys of live parts would not be decided by the store",
 	},
 	{
-		name: "an outage has a line for each client", file: "observer.go",
-		old: "if kind.Cause == causeStore {",
-		new: "if kind.Cause == causeStore && d.Cost > 1 {",
+		name: "an outage has a line for each client", file: "internal/sample/log.go",
+		old: "case kind.Cause == CauseStore:",
+		new: "case kind.Cause == CauseStore && d.Cost > 1:",
 		by:  "^TestOutageInTheLog$", why: "the log would have a line for each decision without the store",
 	},
 	{
-		name: "the log does not say that the store is back", file: "observer.go",
-		old: "if d.Source == SourceStore && o.outage.Lasts() {",
-		new: "if d.Source == SourceMemory && o.outage.Lasts() {",
+		name: "the log does not say that the store is back", file: "internal/sample/log.go",
+		old: "case d.FromStore && l.outage.Lasts():",
+		new: "case d.Source == \"memory\" && l.outage.Lasts():",
 		by:  "^TestOutageInTheLog$", why: "an outage would have no end",
 	},
 	{

@@ -4,31 +4,31 @@ package verify
 var reserveMutants = []mutant{
 	{
 		name: "units beyond are forgotten", file: "settle.go",
-		old: "case stays > p.n:",
-		new: "case stays < 0:",
+		old: "if stays > c.n {",
+		new: "if stays < 0 {",
 		by:  "^TestReservationsEnd$", why: "what was used is charged",
 	},
 	{
 		name: "units beyond are all charged again", file: "settle.go",
-		old: "now, more)",
-		new: "now, costs.Used(actual, p.rule.Unit, p.n))",
+		old: "now, over)",
+		new: "now, costs.Used(actual, c.rule.Unit, c.n))",
 		by:  "^TestReservationsEnd$", why: "the reserved units are charged already",
 	},
 	{
 		name: "settled twice", file: "settle.go",
-		old: "if r.done || r.settled && !ends {\n\t\treturn ErrSettled\n\t}\n\tin := r.inStore()\n\tif in != nil && again && in.failed {\n\t\tactual = in.tried\n\t}\n\tunits := !r.settled ",
-		new: "if r.inStore() != nil && (r.done || r.settled && !ends) {\n\t\treturn ErrSettled\n\t}\n\tin := r.inStore()\n\tif in != nil && again && in.failed {\n\t\tactual = in.tried\n\t}\n\tunits := !r.settled || in == nil ",
+		old: "if r.done || r.settled && !ends {\n\t\treturn ErrSettled\n\t}\n\tif b != nil && again && b.failed {\n\t\tactual = b.tried\n\t}\n\tunits := !r.settled ",
+		new: "if (b != nil && b.asks != nil) && (r.done || r.settled && !ends) {\n\t\treturn ErrSettled\n\t}\n\tif b != nil && again && b.failed {\n\t\tactual = b.tried\n\t}\n\tunits := !r.settled || b == nil || b.asks == nil ",
 		by:  "^TestReservationsEnd$", why: "a reservation is settled once",
 	},
 	{
 		name: "settled twice in a store", file: "settle.go",
-		old: "if r.done || r.settled && !ends {\n\t\treturn ErrSettled\n\t}\n\tin := r.inStore()\n\tif in != nil && again && in.failed {\n\t\tactual = in.tried\n\t}\n\tunits := !r.settled ",
-		new: "if r.inStore() == nil && (r.done || r.settled && !ends) {\n\t\treturn ErrSettled\n\t}\n\tin := r.inStore()\n\tif in != nil && again && in.failed {\n\t\tactual = in.tried\n\t}\n\tunits := !r.settled || in != nil ",
+		old: "if r.done || r.settled && !ends {\n\t\treturn ErrSettled\n\t}\n\tif b != nil && again && b.failed {\n\t\tactual = b.tried\n\t}\n\tunits := !r.settled ",
+		new: "if (b == nil || b.asks == nil) && (r.done || r.settled && !ends) {\n\t\treturn ErrSettled\n\t}\n\tif b != nil && again && b.failed {\n\t\tactual = b.tried\n\t}\n\tunits := !r.settled || b != nil && b.asks != nil ",
 		by:  "^TestPropertiesOfReservationsInAStore$", why: "a reservation in a store is settled once",
 	},
 	{
 		name: "what comes back is not counted", file: "settle.go",
-		old: "p.rule.totals.add(numGivenBack, uint64(back))",
+		old: "c.rule.totals.Add(counters.GivenBack, uint64(back))",
 		new: "_ = back",
 		by:  "^TestReservationsEnd$", why: "RuleStats.GivenBack counts it",
 	},
@@ -70,8 +70,8 @@ var reserveMutants = []mutant{
 	},
 	{
 		name: "no term", file: "reserve.go",
-		old: "p.Keys.SetTerm(p.Receipt, now.Add(term), now)",
-		new: "_ = term",
+		old: "p.Keys.SetTerm(p.Receipt, d.Now.Add(d.term), d.Now)",
+		new: "_ = d.term",
 		by:  "^TestReservationsOfTwoRulesEnd$", why: "after its term nothing comes back",
 	},
 	{

@@ -148,8 +148,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "one rule with a store asks for its own rate", file: "remote.go",
-		old: "asks[i] = r.ask(&d.request, d.origins[i].rate)\n\t\tasks[i].NoStrike =",
-		new: "asks[i] = r.ask(&d.request, r.Rate)\n\t\tasks[i].NoStrike =",
+		old: "asks[i] = r.ask(&d.request, d.origins[i].rate)",
+		new: "asks[i] = r.ask(&d.request, r.Rate)",
 		by:  "^TestOneStoredRule$", why: "a client of a tier has that tier's rate",
 	},
 	{
@@ -160,13 +160,13 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "one rule with a store counts denials as grants", file: "decision.go",
-		old: "r.totals.countDecision(r.Mode, p.Granted())",
-		new: "r.totals.countDecision(r.Mode, true)",
+		old: "r.totals.Decided(p.Granted(), p.Shadow, p.Advises)",
+		new: "r.totals.Decided(true, false, false)",
 		by:  "^TestOneStoredRule$", why: "the totals of the rule would be wrong",
 	},
 	{
 		name: "one rule with a store does not count errors", file: "remote.go",
-		old: "case ctx.Err() == nil:\n\t\tfor _, r := range d.stored() {\n\t\t\tr.totals.add(numErrors, 1)",
+		old: "case ctx.Err() == nil:\n\t\tfor _, r := range d.stored() {\n\t\t\tr.totals.Add(counters.Errors, 1)",
 		new: "case ctx.Err() == nil:\n\t\tfor _, r := range d.stored() {\n\t\t\t_ = r",
 		by:  "^TestOneStoredRule$", why: "the totals of the rule would be wrong",
 	},

@@ -41,7 +41,7 @@ var settleMutants = []mutant{
 	},
 	{
 		name: "a denial of a custom limiter stays in the store", file: "custom.go",
-		old: "failed := c.limiter.remote.giveBack(ctx, d);",
+		old: "failed := l.remote.giveBack(ctx, d);",
 		new: "failed := error(nil);",
 		by:  "^TestSettleBesideACustomLimiter$", why: "the store's units come back",
 	},
@@ -71,7 +71,7 @@ var settleMutants = []mutant{
 	},
 	{
 		name: "a settlement that fails is not counted", file: "remote.go",
-		old: "r.totals.add(numErrors, 1)\n\t\tdefault:",
+		old: "r.totals.Add(counters.Errors, 1)\n\t\tdefault:",
 		new: "_ = r\n\t\tdefault:",
 		by:  "^TestSettleBesideACustomLimiter$", why: "it leaves no trace",
 	},
@@ -89,8 +89,8 @@ var settleMutants = []mutant{
 	},
 	{
 		name: "a store that takes no receipts, at the start", file: "rule.go",
-		old: "check.revocable = check.revocable || r.Limiter != nil",
-		new: "_, check.revocable = r, false",
+		old: "c.revocable = c.revocable || r.Limiter != nil",
+		new: "_, c.revocable = r, false",
 		by:  "^TestNoReceiptsNoCustomLimiter$", why: "its units would not come back",
 	},
 	{

@@ -40,8 +40,8 @@ var unitsMutants = []mutant{
 	},
 	{
 		name: "a rule that is not asked is not counted", file: "ruleset.go",
-		old: "r.totals.add(numNotAsked, 1)",
-		new: "r.totals.add(numNotAsked, 0)",
+		old: "r.totals.Add(counters.NotAsked, 1)",
+		new: "r.totals.Add(counters.NotAsked, 0)",
 		by:  "^TestUnits", why: "a code path that forgot its units would not be noticed",
 	},
 	{
@@ -124,8 +124,8 @@ var unitsMutants = []mutant{
 	},
 	{
 		name: "the clock of this process ends a hold in the store", file: "settle.go",
-		old: "p.receipt == 0 && in == nil {",
-		new: "p.receipt == 0 {",
+		old: "case stored == nil && c.receipt == 0:",
+		new: "case c.receipt == 0:",
 		by:  "^TestInFlight", why: "the store decides what is over",
 	},
 	{
@@ -154,8 +154,8 @@ var unitsMutants = []mutant{
 	},
 	{
 		name: "an end wakes nobody", file: "settle.go",
-		old: "l.waiters.Freed(waitline.Key{Keys: p.rule.local, Hash: p.hash})",
-		new: "_ = waitline.Key{}",
+		old: "l.waiters.Freed(key)",
+		new: "_ = key",
 		by:  "^TestReserveWait", why: "those who wait are served",
 	},
 	{
@@ -166,14 +166,14 @@ var unitsMutants = []mutant{
 	},
 	{
 		name: "SettleCosts ends what is running in a store", file: "settle.go",
-		old: "if was.holds() {\n\t\t\treturn ends",
-		new: "if was.holds() {\n\t\t\treturn true",
+		old: "case holds && ends:",
+		new: "case holds && (ends || stored != nil):",
 		by:  "^TestInFlight", why: "the work goes on",
 	},
 	{
 		name: "an end is counted as given back", file: "settle.go",
-		old: "if !holds {\n\t\t\t\tp.rule",
-		new: "if true {\n\t\t\t\tp.rule",
+		old: "if !holds {\n\t\t\t\tc.rule",
+		new: "if true {\n\t\t\t\tc.rule",
 		by:  "^TestInFlight", why: "no units were given back",
 	},
 	{

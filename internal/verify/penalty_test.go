@@ -13,7 +13,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/penalty"
 )
 
-// A striker is the model of a penalty: what OPERATIONS calls start, count, until and the last block.
+// A striker is the model of a penalty: when its strikes began and how many there are, and its last block.
 type striker struct {
 	ratelimit.Penalty
 	start, until time.Time
@@ -239,4 +239,21 @@ func TestStrikeWhileBlocked(t *testing.T) {
 	rest, begun = table.Strike(key, penalty.Whose{}, keytable.Start.Add(time.Second))
 	require.False(t, begun)
 	require.Equal(t, 59*time.Second, rest)
+}
+
+// TestPenaltyClockBack proves that a block whose strikes began long after the last block is not longer than the first one, also if
+// the clock was set back between these strikes.
+func TestPenaltyClockBack(t *testing.T) {
+	table := penalty.New(penalty.Rule{After: 2, Within: time.Hour, For: time.Minute, Most: 2 * time.Minute}, 10)
+	key, at := keytable.HashOf("alice"), func(d time.Duration) keytable.Instant { return keytable.Start.Add(d) }
+	strike := func(d time.Duration) time.Duration {
+		rest, _ := table.Strike(key, penalty.Whose{}, at(d))
+		return rest
+	}
+	require.Zero(t, strike(0))
+	require.Equal(t, time.Minute, strike(0))
+	require.Zero(t, strike(time.Hour))
+	require.Equal(t, time.Hour-90*time.Second+time.Minute, strike(90*time.Second), "it begins at the first of its strikes")
+	require.Zero(t, strike(time.Hour+2*time.Minute))
+	require.Equal(t, 2*time.Minute, strike(time.Hour+2*time.Minute), "a minute after the last one")
 }

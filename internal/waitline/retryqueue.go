@@ -60,9 +60,10 @@ func (f *retryFuture) charge(from keytable.Instant, n int64) {
 	}
 }
 
-// foretell returns a copy of the state that the key of the queue q will have after the callers are
-// served that are ahead of a newcomer. These are the heads of all lines and, if the newcomer joins the
-// line l, all callers in l. The field q.denial.Fresh must not be nil.
+// foretell forecasts for a newcomer: it returns a copy of the state that the key of the queue q will
+// have once all callers ahead of the newcomer are served. Ahead of the newcomer are the first caller of
+// each line and, if the newcomer joins the line l, all callers in l. If the newcomer joins no line yet,
+// l is nil. The field q.denial.Fresh must not be nil.
 func (q *retryQueue) foretell(l *retryLine) *retryFuture {
 	f, callers, units := &q.future, len(q.lines)+q.asking, q.units
 	if l != nil {

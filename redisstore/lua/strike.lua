@@ -53,7 +53,7 @@ local function strike(p, now)
   if p.count == 0 or at >= p.start + p.within then p.start, p.count, at = now, 0, now end
   p.count = p.count + 1
   if p.count >= p.after then
-    local again = p.last > 0 and now - p.ends < p.most
+    local again = p.last > 0 and at - p.ends < p.most
     p.last = again and math.min(2 * p.last, p.most) or p.lasts
     p.count, p.ends = 0, at + p.last
   end

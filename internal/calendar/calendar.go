@@ -1,0 +1,223 @@
+// Package calendar knows the windows of time that a limit may be counted in, besides windows of a fixed
+// length since the Unix epoch: the days, weeks, months and years of a time zone.
+//
+// A [Window] is what a text such as "month Europe/Berlin" describes. The [Calendar] of a Window finds the
+// begin and the end of the window that contains an instant. Windows and calendars do not change, and are
+// safe for concurrent use by multiple goroutines.
+package calendar
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
+)
+
+// A Window says how time is cut into the windows in which the units of a limit are counted. The zero Window
+// cuts it at the multiples of a fixed length since the Unix epoch, and [First] is the one whose windows begin
+// with the first use. Every other Window is that of a [Calendar].
+//
+// Two Windows that mean the same are equal by ==, and have the same text. But two names of one zone, such as
+// "Asia/Calcutta" and "Asia/Kolkata", are two zones here.
+type Window struct {
+	text     string    // as String returns it
+	calendar *Calendar // nil for the zero Window and for First; one for each text, because of the map loaded
+}
+
+// First is the Window whose windows have a fixed length, and begin for each key with its first use after the
+// end of the window before.
+var First = Window{text: first}
+
+const first = "first"
+
+// A Part is a part of the description of a Window that can be wrong.
+type Part string
+
+// The parts of a description.
+const (
+	PartUnit Part = "unit"
+	PartZone Part = "zone"
+	PartDay  Part = "day"
+	PartForm Part = "form" // the order of the words in a text
+)
+
+// An Error is the reason why there is no Window of some description.
+type Error struct {
+	Part   Part   // the part that is wrong
+	Reason string // what a good value of the part is, such as "must be from 1 to 28"
+}
+
+// Error returns the reason, which begins with the name of the part unless that is [PartForm].
+func (e *Error) Error() string {
+	if e.Part == PartForm {
+		return e.Reason
+	}
+	return "its " + string(e.Part) + " " + e.Reason
+}
+
+// Form is the reason in the error for a text that is not in one of the known forms.
+const Form = `must look like "day", "week Europe/Berlin", "month from day 15 Europe/Berlin" or "first"`
+
+// Parse returns the Window that text describes: a unit, then "from day" and a number if a month begins on
+// another day than the first, then a zone unless it is UTC. The text "first" is that of [First], and the empty
+// text that of the zero Window. Parse reads all that [Window.String] returns. An error is an [*Error].
+func Parse(text string) (Window, error) {
+	if w, ok := known(text); ok {
+		return w, nil
+	}
+	words := strings.Fields(text)
+	if len(words) == 0 {
+		return Window{}, nil
+	}
+	unit, rest, day := words[0], words[1:], 1
+	if len(rest) > 0 && rest[0] == "from" {
+		if len(rest) < 3 || rest[1] != "day" {
+			return Window{}, &Error{PartForm, Form}
+		}
+		n, err := strconv.ParseUint(rest[2], 10, 31)
+		if err != nil {
+			return Window{}, &Error{PartDay, dayForm}
+		}
+		day, rest = int(n), rest[3:]
+	}
+	if slices.Contains(rest, "from") {
+		return Window{}, &Error{PartForm, Form}
+	}
+	return New(unit, day, strings.Join(rest, " "))
+}
+
+// New returns the Window of a unit, which is "day", "week", "month" or "year", in a zone of the IANA time
+// zone database. Weeks begin on Monday, and months on this day, from 1 to 28; for the other units, day must
+// be 1. The zone "" is UTC.
+//
+// The unit may also be "first" or empty, with day 1 and without a zone. New then returns [First] or the zero
+// Window. An error is an [*Error].
+func New(unit string, day int, zone string) (Window, error) {
+	u, err := unitOf(unit)
+	if err != nil {
+		return Window{}, err
+	}
+	if zone == utc {
+		zone = ""
+	}
+	switch {
+	case u == noUnit && zone != "":
+		return Window{}, &Error{PartZone, "must be left out: only a day, week, month or year has a zone"}
+	case u != month && day != 1:
+		return Window{}, &Error{PartDay, "must be left out: only a month can begin on another day"}
+	case day < 1 || day > maxDay:
+		return Window{}, &Error{PartDay, dayForm}
+	case unit == "":
+		return Window{}, nil
+	case u == noUnit:
+		return First, nil
+	}
+	text := unitNames[u]
+	if day != 1 {
+		text += " from day " + strconv.Itoa(day)
+	}
+	if zone != "" {
+		text += " " + zone
+	}
+	if w, ok := known(text); ok {
+		return w, nil
+	}
+	z, err := loadZone(zone)
+	if err != nil {
+		return Window{}, err
+	}
+	return insert(text, newCalendar(u, day, z)), nil
+}
+
+// maxDay is the last day of the month that every month has.
+const maxDay = 28
+
+var dayForm = fmt.Sprintf("must be from 1 to %d: not every month has a later day", maxDay)
+
+// A unit is a unit of the calendar.
+type unit uint8
+
+const (
+	noUnit unit = iota // of the zero Window and of First
+	day
+	week
+	month
+	year
+)
+
+// unitNames are the names of the units, and the other texts that may stand in the place of a unit.
+var unitNames = []string{noUnit: first, day: "day", week: "week", month: "month", year: "year"}
+
+// fixed are units of time that have the same length everywhere, with their names in errors.
+var fixed = map[string]string{
+	"s": "a second", "sec": "a second", "second": "a second", "seconds": "a second",
+	"m": "a minute", "min": "a minute", "minute": "a minute", "minutes": "a minute",
+	"h": "an hour", "hr": "an hour", "hour": "an hour", "hours": "an hour",
+}
+
+// unitOf returns the unit with this name.
+func unitOf(name string) (unit, error) {
+	if name == "" {
+		return noUnit, nil
+	}
+	for u, known := range unitNames {
+		if name == known {
+			return unit(u), nil
+		}
+	}
+	reason := `must be "day", "week", "month" or "year"`
+	if length, ok := fixed[name]; ok {
+		reason += ": " + length + " has the same length everywhere, so it is given as Per without a Window"
+	} else if near := confmap.Nearest(name, unitNames); near != "" {
+		reason = "is unknown; did you mean " + confmap.Quote(near) + "?"
+	}
+	return noUnit, &Error{PartUnit, reason}
+}
+
+// String returns the text of w that [Parse] reads, such as "month from day 15 Europe/Berlin". A zone UTC and
+// the day 1 do not occur in it.
+func (w Window) String() string { return w.text }
+
+// Calendar returns the calendar of w, or nil for the zero Window and for [First].
+func (w Window) Calendar() *Calendar { return w.calendar }
+
+// loaded has the calendar of each text of which a Window has been made, and the zone of each name in them. It keeps them
+// for as long as the process runs, so that equal texts share one calendar. There can be at most 31 calendars for each
+// zone of the machine: 28 kinds of months, and a day, a week and a year. All of the 597 zones of 2026 take 6 MB.
+var loaded = struct {
+	sync.RWMutex
+	calendars map[string]*Calendar
+	zones     map[string]*zone
+}{calendars: make(map[string]*Calendar), zones: make(map[string]*zone)}
+
+// known returns the Window with the text that [Window.String] returns, if it has been made before.
+func known(text string) (w Window, ok bool) {
+	switch text {
+	case "":
+		return Window{}, true
+	case first:
+		return First, true
+	}
+	loaded.RLock()
+	defer loaded.RUnlock()
+	c, ok := loaded.calendars[text]
+	if !ok {
+		return Window{}, false
+	}
+	return Window{c.text, c}, true
+}
+
+// insert returns the Window with this text. Its calendar is c, unless another goroutine has inserted one.
+func insert(text string, c *Calendar) Window {
+	loaded.Lock()
+	defer loaded.Unlock()
+	if other, ok := loaded.calendars[text]; ok {
+		return Window{other.text, other}
+	}
+	c.text = text
+	loaded.calendars[text] = c
+	return Window{text, c}
+}

@@ -1,0 +1,30 @@
+package explained
+
+import "reflect"
+
+// Copy sets each field of the struct that to points to from the field of the same name in the struct that from points to. The
+// types of two such fields may differ, but one must be convertible to the other, or both are structs, or pointers to structs, or
+// lists of structs. An empty list of structs becomes nil. Copy converts an explanation of the root package to an
+// [Explanation] and back.
+func Copy(to, from any) { copyValue(reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem()) }
+
+func copyValue(to, from reflect.Value) {
+	switch kind := from.Kind(); {
+	case from.CanConvert(to.Type()):
+		to.Set(from.Convert(to.Type()))
+	case kind == reflect.Struct:
+		for i := range to.NumField() {
+			copyValue(to.Field(i), from.FieldByName(to.Type().Field(i).Name))
+		}
+	case from.IsZero() || kind == reflect.Slice && from.Len() == 0:
+		to.SetZero()
+	case kind == reflect.Slice:
+		to.Set(reflect.MakeSlice(to.Type(), from.Len(), from.Len()))
+		for i := range from.Len() {
+			copyValue(to.Index(i), from.Index(i))
+		}
+	default:
+		to.Set(reflect.New(to.Type().Elem()))
+		copyValue(to.Elem(), from.Elem())
+	}
+}

@@ -1,0 +1,117 @@
+package override
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+)
+
+// A Source is the list of overrides of a limiter in a store.
+type Source interface {
+	// Since returns what has changed since the version v, or the whole list.
+	Since(ctx context.Context, v Version) (Changes, error)
+}
+
+// A Version is the version of a list of overrides in a store.
+type Version struct {
+	List   uint64 // which list it is: after the store was emptied, there is another one
+	Number uint64 // grows with each change
+}
+
+// Changes are what a Source has returned.
+type Changes struct {
+	Version     Version   // the version of the list now
+	Whole       bool      // whether Set is the whole list, instead of what has changed
+	Set, Lifted []Entry   // what was set and what was lifted, in order
+	Now         time.Time // the time of the store
+}
+
+// Unknown is a version that no list in a store has. If the layer Shared has it, the next read brings the whole list.
+var Unknown = Version{List: math.MaxUint64}
+
+// Poll reads the list in the store, beside the caller, if there is one and Poll last began to read it more than a second ago.
+// If the store cannot be reached, the old copy of the list goes on to decide.
+func (b *Board) Poll() {
+	if b.Source == nil {
+		return
+	}
+	now := int64(b.Now())
+	if last := b.read.Load(); last != 0 && now-last <= int64(time.Second) || !b.reading.CompareAndSwap(false, true) {
+		return
+	}
+	b.read.Store(now)
+	go func() {
+		defer b.reading.Store(false)
+		_ = b.Read(context.Background())
+	}()
+}
+
+// errStale means that another goroutine has changed the copy of the list in the store meanwhile.
+var errStale = errors.New("ratelimit: the overrides have changed meanwhile")
+
+// Read reads what has changed in the list in the store. The error is that of the Source.
+func (b *Board) Read(ctx context.Context) (err error) {
+	const tries = 10
+	for range tries {
+		if err = b.readOnce(ctx); !errors.Is(err, errStale) {
+			return err
+		}
+	}
+	return err
+}
+
+// readOnce does what Read does, but may return errStale.
+func (b *Board) readOnce(ctx context.Context) error {
+	since := b.sharedVersion()
+	c, err := b.Source.Since(ctx, since)
+	if err != nil {
+		return err
+	}
+	b.ahead.Store(int64(c.Now.Sub(b.Wall())))
+	if c.Version == since {
+		return nil
+	}
+	changes := make([]Entry, 0, len(c.Lifted)+len(c.Set))
+	for _, e := range c.Lifted {
+		changes = append(changes, e.lifting())
+	}
+	return b.learn(append(changes, c.Set...), c.Whole, since, c.Version)
+}
+
+// ReadAfter reads the list in the store after these changes were made there. If that fails, it makes the changes in the copy of
+// the list, so that this process obeys them at once.
+func (b *Board) ReadAfter(ctx context.Context, changes []Entry) {
+	if b.Read(ctx) != nil {
+		_ = b.learn(changes, false, b.sharedVersion(), Unknown) // errStale: the list was read meanwhile
+	}
+}
+
+// sharedVersion returns the version of the layer Shared.
+func (b *Board) sharedVersion() Version {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.version
+}
+
+// learn makes changes of the layer Shared that were made in the store since the version since, and gave the list the version
+// now. The result is errStale if the layer already has changes which these do not have, or were not made since.
+func (b *Board) learn(changes []Entry, whole bool, since, now Version) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.version.Permits(since, now, whole) {
+		return errStale
+	}
+	b.version = now
+	touched, _, commit := b.plan(Shared, changes, whole, b.Time())
+	b.Change(commit, touched)
+	return nil
+}
+
+// Permits reports whether changes that were made since the version since can be applied to a copy of the list that has the
+// version v. They lead to the version now. If whole is true, they are the whole list. They cannot be applied if v is later
+// than that, or the version of another list.
+func (v Version) Permits(since, now Version, whole bool) bool {
+	later := v.List == now.List && v.Number <= now.Number && (whole || since.List == v.List && since.Number <= v.Number)
+	return v == since || later
+}

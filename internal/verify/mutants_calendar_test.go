@@ -1,0 +1,173 @@
+package verify
+
+// calendarMutants are faults in the windows of calendars.
+var calendarMutants = []mutant{
+	{
+		name: "a date begins when it comes for the first time", file: "internal/calendar/edges.go",
+		old: "for b > sec {",
+		new: "for false {",
+		by:  "^TestCalendars$", why: "clocks that are set back over midnight reach the date before again",
+	},
+	{
+		name: "the window that has not begun ends in itself", file: "internal/calendar/edges.go",
+		old: "to, from = from, c.firstDate(from-1)",
+		new: "from = c.firstDate(from - 1)",
+		by:  "^TestCalendars$", why: "the window before would last two dates",
+	},
+	{
+		name: "the local date before the epoch is rounded up", file: "internal/calendar/edges.go",
+		old: "if a%b < 0 {",
+		new: "if a%b < -1<<40 {",
+		by:  "^TestCalendars", why: "1969 is in the range",
+	},
+	{
+		name: "weeks begin on Sunday", file: "internal/calendar/edges.go",
+		old: "const monday = 4",
+		new: "const monday = 3",
+		by:  "^TestCalendars$", why: "weeks begin on Monday",
+	},
+	{
+		name: "a month begins after its first day", file: "internal/calendar/edges.go",
+		old: "if d < c.day {",
+		new: "if d <= c.day {",
+		by:  "^TestCalendars$", why: "the first day is in the month",
+	},
+	{
+		name: "months begin on the first", file: "internal/calendar/edges.go",
+		old: "return days(y, m, c.day)",
+		new: "return days(y, m, 1)",
+		by:  "^TestCalendars$", why: "a month may begin on another day",
+	},
+	{
+		name: "a year has 365 days", file: "internal/calendar/edges.go",
+		old: "return days(y+1, time.January, 1)",
+		new: "return first + 365*int64(y/y)",
+		by:  "^TestCalendars$", why: "a leap year has a day more",
+	},
+	{
+		name: "the offset of now is that of the edges", file: "internal/calendar/zone.go",
+		old: "for i+1 < len(z.spans) && z.spans[i+1].from+z.minOffset < midnight {\n\t\ti++\n\t}\n\tfor i > 0 &&",
+		new: "for false &&",
+		by:  "^TestCalendars$", why: "clocks may be set between now and an edge",
+	},
+	{
+		name: "an edge is looked for before now only", file: "internal/calendar/zone.go",
+		old: "for i+1 < len(z.spans) &&",
+		new: "for false &&",
+		by:  "^TestCalendars$", why: "clocks may be set between now and the end",
+	},
+	{
+		name: "clocks that are set back do not move an edge", file: "internal/calendar/zone.go",
+		old: "z.spans[i+1].from+z.minOffset < midnight",
+		new: "z.spans[i+1].from+z.spans[i].offset < midnight",
+		by:  "^TestCalendars$", why: "they may be set back after midnight",
+	},
+	{
+		name: "a skipped midnight", file: "internal/calendar/zone.go",
+		old: "b = min(b, z.spans[i+1].from)",
+		new: "b = max(b, 0)",
+		by:  "^TestCalendars", why: "the date begins when clocks are set forward over midnight",
+	},
+	{
+		name: "clocks set forward at midnight", file: "internal/calendar/zone.go",
+		old: "z.spans[i].from+z.spans[i].offset >= midnight",
+		new: "z.spans[i].from+z.spans[i].offset > midnight",
+		by:  "^TestCalendars$", why: "a span that begins at midnight has nothing of the date before",
+	},
+	{
+		name: "the wrong span at a change", file: "internal/calendar/zone.go",
+		old: "z.spans[mid].from <= sec",
+		new: "z.spans[mid].from < sec",
+		by:  "^TestCalendars$", why: "an instant at which clocks are set has the new time",
+	},
+	{
+		name: "zones end with 2037", file: "internal/calendar/zone.go",
+		old: "sec <= maxSecond; {",
+		new: "sec <= 1<<31; {",
+		by:  "^TestCalendars$", why: "clocks are set in 2038 too",
+	},
+	{
+		name: "a leap year ends the zone", file: "internal/calendar/zone.go",
+		old: "if next <= sec {",
+		new: "if next <= sec {\n\t\t\tbreak\n\t\t}\n\t\tif next < 0 && next > 0 {",
+		by:  "^TestCalendars$", why: "ZoneBounds does not end a leap year",
+	},
+	{
+		name: "edges beyond the range wrap", file: "internal/calendar/edges.go",
+		old: "case sec > math.MaxInt64/int64(time.Second):\n\t\treturn math.MaxInt64",
+		new: "case false:\n\t\treturn math.MaxInt64",
+		by:  "^TestCalendarsOfAllTimes$", why: "the last window would end before it begins",
+	},
+	{
+		name: "edges before the range wrap", file: "internal/calendar/edges.go",
+		old: "case sec < math.MinInt64/int64(time.Second):\n\t\treturn math.MinInt64",
+		new: "case false:\n\t\treturn math.MinInt64",
+		by:  "^TestCalendarsOfAllTimes$", why: "the first window would begin after its end",
+	},
+	{
+		name: "a day has 24 hours", file: "internal/calendar/edges.go",
+		old: "for _, s := range c.zone.spans[1:] {",
+		new: "for _, s := range c.zone.spans[len(c.zone.spans):] {",
+		by:  "^TestCalendars", why: "there are shorter and longer days",
+	},
+	{
+		name: "the day before clocks are set has 24 hours", file: "internal/calendar/edges.go",
+		old: "nanoseconds(s.from) - 1, nanoseconds(s.from)}",
+		new: "nanoseconds(s.from), nanoseconds(s.from)}",
+		by:  "^TestCalendars", why: "a window may end when clocks are set",
+	},
+	{
+		name: "an interval touches the windows in it", file: "internal/calendar/edges.go",
+		old: "return 2 + n",
+		new: "return 1 + n",
+		by:  "^TestCalendarsOfAllTimes$", why: "it touches the window in which it begins, and that in which it ends",
+	},
+	{
+		name: "as many days as a day has hours", file: "internal/calendar/edges.go",
+		old: "inside, forward := length-1,",
+		new: "inside, forward := length,",
+		by:  "^TestCalendarsOfAllTimes$", why: "windows that fill an interval leave no room for those around them",
+	},
+	{
+		name: "clocks are never set forward", file: "internal/calendar/edges.go",
+		old: "c.maxInDays((inside+forward)/uint64(24*time.Hour))",
+		new: "c.maxInDays((inside+forward*0)/uint64(24*time.Hour))",
+		by:  "^TestCalendarsOfAllTimes$", why: "days of less than 24 hours fit more often",
+	},
+	{
+		name: "months of 30 days", file: "internal/calendar/edges.go",
+		old: "for monthsDays[months] > n%365 {",
+		new: "for months*30 > n%365 {",
+		by:  "^TestCalendarsOfAllTimes$", why: "two months may have 59 days",
+	},
+	{
+		name: "UTC is another window", file: "internal/calendar/calendar.go",
+		old: "if zone == utc {",
+		new: "if zone == \"utc\" {",
+		by:  "^TestCalendarTexts$", why: "a window without a zone is in UTC",
+	},
+	{
+		name: "day 1 is another window", file: "internal/calendar/calendar.go",
+		old: "if day != 1 {",
+		new: "if day != 0 {",
+		by:  "^TestCalendarTexts$", why: "a month begins on the first",
+	},
+	{
+		name: "a month of 29 days at least", file: "internal/calendar/calendar.go",
+		old: "day < 1 || day > maxDay",
+		new: "day < 1 || day > maxDay+1",
+		by:  "^TestCalendarTexts$", why: "February has 28 days",
+	},
+	{
+		name: "calendars are not shared", file: "internal/calendar/calendar.go",
+		old: "loaded.calendars[text] = c",
+		new: "_ = loaded.calendars",
+		by:  "^TestCalendarTexts$", why: "windows of one text are equal by ==",
+	},
+	{
+		name: "an abbreviation is nearly another zone", file: "internal/calendar/zone.go",
+		old: "return len(name) <= len(\"CEST\") &&",
+		new: "return len(name) <= len(\"CES\") &&",
+		by:  "^TestCalendarTexts$", why: "CEST is not CET",
+	},
+}
