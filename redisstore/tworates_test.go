@@ -82,3 +82,39 @@ func TestSlowerRateKeepsKey(t *testing.T) {
 		}
 	}
 }
+
+// TestReplayChangesNoRate sends a request with an ID again, after its rule has got another rate. Its record answers. So the key in
+// another slot of the Cluster stays as it was: it keeps its rate, lives on, and still has the receipts of its earlier charges.
+func TestReplayChangesNoRate(t *testing.T) {
+	_, client := startCluster(t)
+	for _, a := range all {
+		t.Run(string(a), func(t *testing.T) {
+			clock, ctx := ratelimit.NewFakeClock(time.Unix(1772323200, 0)), t.Context()
+			store := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))
+			of := func(r ratelimit.Rate, n int) ratelimit.Ask { return ratelimit.Ask{Rule: "all", Algorithm: a, Rate: r, N: n} }
+			own := ratelimit.Ask{Rule: "own", Key: "alice", Client: "alice", Algorithm: a, Rate: ratelimit.PerDay(100), N: 1}
+			slow, fast := ratelimit.PerDay(10), ratelimit.PerSecond(10)
+			reserved := of(slow, 3)
+			reserved.Receipt, reserved.HoldFor = 7, 12*time.Hour
+			require.True(t, take(t, store, reserved).Allowed)
+			again := func(r ratelimit.Rate) (replayed bool) {
+				_, replayed, err := store.Once(ctx, ratelimit.Attempt{Client: "alice", ID: "1", TTL: time.Hour}, []ratelimit.Ask{own, of(r, 1)})
+				require.NoError(t, err)
+				return replayed
+			}
+			require.False(t, again(slow))
+			clock.Advance(time.Minute)
+			key := store.KeyOf(of(slow, 1))
+			held := client.Dump(ctx, key).Val()
+			require.NotEmpty(t, held)
+			lives, receipts := client.PTTL(ctx, key).Val(), client.PTTL(ctx, key+";r").Val()
+			require.True(t, again(fast))
+			assert.Equal(t, held, client.Dump(ctx, key).Val(), "the state is as it was")
+			assert.Greater(t, client.PTTL(ctx, key).Val(), lives-time.Minute, "and expires no earlier")
+			assert.Greater(t, client.PTTL(ctx, key+";r").Val(), receipts-time.Minute, "nor do its receipts")
+			reserved.N, reserved.Charged = 0, 3
+			require.NoError(t, store.Settle(ctx, []ratelimit.Ask{reserved}))
+			assert.Equal(t, 9, left(t, store, of(slow, 1)), "the three units are back")
+		})
+	}
+}

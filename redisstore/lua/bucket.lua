@@ -292,12 +292,9 @@ function bucket.charge(a, s, now, n)
   show(a, s, s.debt, s.queue or s.debt)
 end
 
--- save writes the state s to key, with a time to live until it counts as new. If the charge may be given back, the
--- state before it may be stored again, so the time to live does not become shorter.
+-- save writes the state s, with a time to live until it counts as new.
 function bucket.save(key, s, now, pad)
-  local ms = expiry(s.last - now + life(s), pad)
-  if s.returnable then ms = format('%.0f', max(ms, call('PTTL', key))) end
-  call('SET', key, s.encode(s), 'PX', ms)
+  call('SET', key, s.encode(s), 'PX', lifetime(s, s.last - now + life(s), pad))
   if s.marked or s.dropped then receipts().save(s, now, pad) end
 end
 

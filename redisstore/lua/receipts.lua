@@ -155,8 +155,9 @@ local function receipts()
   -- save writes the receipts of s that this call has changed. pad is the pad of the function
   -- expiry.
   local function save(s, now, pad)
-    local list, e, tail = list_of(s.key), s.issued, newest(s)
+    local list, e, tail, least = list_of(s.key), s.issued, newest(s), 0
     if s.dropped then
+      if s.returnable then least = call('PTTL', list) end -- the receipts may be stored again
       call('DEL', list)
       tail = nil
     elseif tail then
@@ -171,7 +172,7 @@ local function receipts()
     call('ZADD', list, whole(e.pos), e.id, whole(-e.pos), text(e))
     if s.gain then layers.add(s, list, e.pos, e.low) end
     if call('ZCOUNT', list, 1, whole(last)) > most then drop(s, list, now, true) end
-    local ms = tonumber(expiry(e.ends - now, pad))
+    local ms = max(expiry(e.ends - now, pad), least)
     if call('PTTL', list) < ms then call('PEXPIRE', list, whole(ms)) end
   end
 

@@ -15,7 +15,8 @@
 -- that is too long for an answer. If the charges may have to be given back, five more follow: the
 -- units left and the ResetAfter without the charge, and if there was a charge, its instant and the
 -- stored state before and after it; otherwise three times ''. If the rate of the key was kept because of
--- the number 128, a + follows the instant.
+-- the number 128, a + follows the instant. If that number is given, and the charge changes the window of
+-- a log, its state before the charge is a *, and then all elements of the list, one a line.
 
 local now, returnable, revocable, looks = s * 1e6 + us, ARGV[2] % 2 == 1, ARGV[2] % 4 >= 2, ARGV[2] % 64 >= 32
 local tentative = ARGV[2] % 256 >= 128
@@ -31,11 +32,12 @@ local function read(i, key)
   if revocable and ARGV[v + 7] ~= '0' then
     a.receipt = {id = ARGV[v + 7], ends = now + ARGV[v + 8]}
   end
-  if tentative and not a.kind.encode then a.stored = call('GET', key) end
+  if tentative and not a.kind.encode then a.stored = call('GET', key) end -- the text of a log is longer, and rarely needed
   local s = a.kind.load(key)
   a.known = s ~= nil
   if a.known then
     a.changed = renew(a.kind, s, a.config, now, heals)
+    if tentative and a.changed and a.kind.encode then a.stored = '*' .. table.concat(call('LRANGE', key, 0, -1), '\n') end
   else
     s = a.kind.fresh(a.config, now, key)
   end
@@ -62,10 +64,12 @@ for _, a in ipairs(asks) do
   local keeps = tentative and a.known and a.changed and a.n > 0 and not a.state.before
   if a.charged then
     if returnable and a.known then
-      local s, e = a.state, a.state.marked and receipts().newest(a.state)
+      local s, had = a.state, a.state
+      if a.stored and s.dropped then had = {key = s.key, marked = true} end -- the receipts of the stored state
+      local e = had.marked and receipts().newest(had)
       before = a.stored or s.before and s.encode(s.before) or encoded(a)
       if e then before = before .. '|' .. receipts().flags(e) end
-      if e and s.rescaled and (a.stored or s.before) then before = before .. '|' .. receipts().all(s) end
+      if e and (had ~= s or s.rescaled and (a.stored or s.before)) then before = before .. '|' .. receipts().all(s) end
     end
     a.kind.charge(a, a.state, a.now, a.n)
     a.state.returnable = returnable
