@@ -91,7 +91,9 @@ func TestReplayChangesNoRate(t *testing.T) {
 		t.Run(string(a), func(t *testing.T) {
 			clock, ctx := ratelimit.NewFakeClock(time.Unix(1772323200, 0)), t.Context()
 			store := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))
-			of := func(r ratelimit.Rate, n int) ratelimit.Ask { return ratelimit.Ask{Rule: "all", Algorithm: a, Rate: r, N: n} }
+			of := func(r ratelimit.Rate, n int) ratelimit.Ask {
+				return ratelimit.Ask{Rule: "all", Algorithm: a, Rate: r, N: n}
+			}
 			own := ratelimit.Ask{Rule: "own", Key: "alice", Client: "alice", Algorithm: a, Rate: ratelimit.PerDay(100), N: 1}
 			slow, fast := ratelimit.PerDay(10), ratelimit.PerSecond(10)
 			reserved := of(slow, 3)
