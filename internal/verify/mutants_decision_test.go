@@ -340,7 +340,7 @@ var stepMutants = []mutant{
 	{
 		name: "a request that is too late stays charged", file: "custom.go",
 		old: "d.setCustom(res)\n\t\t\td.Late = true\n",
-		new: "d.setCustom(res)\n\t\t\td.Late = true\n\t\t\tcharge.commit()\n",
+		new: "d.setCustom(res)\n\t\t\td.Late = true\n\t\t\tcommitted = true\n",
 		by:  "^TestALateRequestIsNotCharged$", why: "it was not served",
 	},
 	{
