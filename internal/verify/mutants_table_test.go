@@ -72,13 +72,13 @@ var tableMutants = []mutant{
 		name: "a key has two rates for ever", file: "internal/engine/tworates.go",
 		old: "\t\ts.plan, s.slow = s.plan&^twoRates, 0\n",
 		new: "",
-		by:  "^TestSlowerRateKeepsKey$", why: "the table fills up with keys that have had another rate once",
+		by:  "^TestNewKeyHasOneRate$", why: "once the key is new, the slower rate counts no more",
 	},
 	{
 		name: "a new key keeps its slowest rate", file: "internal/engine/tworates.go",
 		old: "slow.config.Slower(p.config) && !ps.isNew(s, from, now) {",
 		new: "slow.config.Slower(p.config) {",
-		by:  "^TestRetryAfterAtOtherRates$", why: "a key that counts as new was charged at no other rate",
+		by:  "^TestNewKeyHasOneRate$", why: "a key that counts as new was charged at no other rate",
 	},
 	{
 		name: "a new key drains at a slower rate", file: "internal/engine/rated.go",
