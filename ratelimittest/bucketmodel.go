@@ -95,12 +95,14 @@ func (m *bucket) adopt(at time.Time, r ratelimit.Rate) { m.change(m.instant(at),
 
 // The method meet answers as the method peek does, at the rate r. If the burst of r is smaller than the
 // burst of the bucket, or if r earns units more slowly, the bucket does not change to r yet. It changes when
-// a later request is charged; until that time, it earns units at the slower of the two rates.
+// a later request is charged; until that time, it earns units at the slower of the two rates. A bucket that
+// is full at its own rate does not change either: it may not be full yet at its slowest rate.
 func (m *bucket) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
-	if burst(r) >= m.burst && !m.slows(r) {
+	u := m.instant(at)
+	full := m.last != nil && m.renewal(u).Sign() == 0
+	if burst(r) >= m.burst && !m.slows(r) && !full {
 		return meet(m, at, r, n)
 	}
-	u := m.instant(at)
 	ahead := sub(u, m.since(at)) // how long it takes until the clock reaches the instant u
 	adopted := m.copy()
 	if !adopted.change(u, r, true) {
