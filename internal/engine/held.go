@@ -158,7 +158,7 @@ func (ps *ratePlans[S, C]) exceed(
 		} else if p.ages != nil && p.ages.Unused(&s.state, now) {
 			from := p
 			if p, _ = ps.pick(want); !p.equals(from) {
-				ps.convert(s, h, from, p, now)
+				ps.convert(s, h, from, p, now, false)
 			}
 		}
 		ps.lower(s, h, ps.debt(s, p, now))

@@ -118,26 +118,39 @@ func (ps *ratePlans[S, C]) stepChanged(
 			return v, delay, 0
 		}
 	}
-	ps.convert(s, h, from, p, now)
+	slow := ps.convert(s, h, from, p, now, !learns && s.chain == 0)
 	if do < Take {
 		v, delay = p.config.Step(&s.state, p.config, now, n, false)
 		return v, delay, 0
 	}
 	if v, delay, id = ps.charge(s, h, p, now, n, do, 0); v.RetryAfter != 0 && !learns {
 		*s = *before
-		v, delay = ps.stepCopy(before, s, from, p, now, n)
+		if slow != p || p.ages != nil || from.config.Fills(p.config) {
+			v, delay = ps.stepCopy(before, s, from, p, now, n)
+		} else { // the parts of v are already what stepCopy would compute
+			ps.endWhenNew(&v, s, from, now, n)
+		}
 	}
 	return v, delay, id
 }
 
-// convert converts the state s of the key with hash h from its old plan (from) to the plan (rate) p at the instant now.
-func (ps *ratePlans[S, C]) convert(s *ratedState[S], h keytable.Hash, from, p *ratePlan[S, C], now keytable.Instant) {
+// convert converts the state s of the key with hash h from its old plan (from) to the plan (rate) p at the instant
+// now. It returns the plan that the method slower returns. If the parameter ahead is set, the conversion is undone
+// unless the request is granted, so a denial is computed as if the burst changed later.
+func (ps *ratePlans[S, C]) convert(
+	s *ratedState[S], h keytable.Hash, from, p *ratePlan[S, C], now keytable.Instant, ahead bool,
+) (slow *ratePlan[S, C]) {
 	slowest := ps.slowestAfter(s, from, p, now)
-	if ps.slower(s, from, p, now) != p {
+	if slow = ps.slower(s, from, p, now); slow != p {
 		p.config.Carry(&s.state, from.config, now)
 	}
-	ps.resize(s, h, from, p)
+	if ahead {
+		p.config.Resize(&s.state, from.config, true)
+	} else {
+		ps.resize(s, h, from, p)
+	}
 	s.keepSlowest(p.id, slowest.id)
+	return slow
 }
 
 // slower compares two plans (rates): the old plan (from), at which the state s was last written, and
@@ -200,13 +213,20 @@ func (ps *ratePlans[S, C]) stepCopy(
 	case grows && n > old.Limit:
 		v.RetryAfter = old.ResetAfter
 	}
-	if p.ages == nil && slow == p { // the key may count as new before its debt would have drained at the rate p
-		rest := ps.untilNew(s, from, now)
-		if v.ResetAfter = min(v.ResetAfter, rest); n <= v.Limit {
-			v.RetryAfter = min(v.RetryAfter, rest)
-		}
+	if p.ages == nil && slow == p {
+		ps.endWhenNew(&v, s, from, now, n)
 	}
 	return v, delay
+}
+
+// endWhenNew shortens the durations of v, the answer to a request for n units at a slower rate than that of the plan
+// from, at which the state s was last written: the key may count as new before its debt would have drained at that
+// slower rate.
+func (ps *ratePlans[S, C]) endWhenNew(v *Verdict, s *ratedState[S], from *ratePlan[S, C], now keytable.Instant, n int64) {
+	rest := ps.untilNew(s, from, now)
+	if v.ResetAfter = min(v.ResetAfter, rest); n <= v.Limit {
+		v.RetryAfter = min(v.RetryAfter, rest)
+	}
 }
 
 // firstGrant returns how long it takes until a request for n units, which is denied at the instant now, is

@@ -118,8 +118,11 @@ func (ps *ratePlans[S, C]) untilNew(s *ratedState[S], p *ratePlan[S, C], now key
 // others that use the same key. Neither is a bucket converted that owes nothing at its rate: what it owes
 // at the slowest rate, see above, would be lost.
 func (ps *ratePlans[S, C]) learns(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) bool {
+	if !ps.rates.Learns {
+		return false
+	}
 	if p.debts != nil && p.ages == nil && from.config.Idle(&s.state, max(now, from.config.Reached(&s.state))) {
 		return false
 	}
-	return ps.rates.Learns && !p.config.Fills(from.config) && (p.ages != nil || !p.config.Slower(from.config))
+	return !p.config.Fills(from.config) && (p.ages != nil || !p.config.Slower(from.config))
 }

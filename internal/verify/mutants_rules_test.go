@@ -200,14 +200,14 @@ var ratesMutants = []mutant{
 	},
 	{
 		name: "not converted", file: "internal/engine/rated.go",
-		old: "\tif ps.slower(s, from, p, now) != p {\n\t\tp.config.Carry(&s.state, from.config, now)\n\t}\n\tps.resize(",
-		new: "\t_ = ps.slower(s, from, p, now)\n\tps.resize(",
+		old: "\tif slow = ps.slower(s, from, p, now); slow != p {\n\t\tp.config.Carry(&s.state, from.config, now)\n\t}\n",
+		new: "\tslow = ps.slower(s, from, p, now)\n",
 		by:  "^TestPropertiesOfChangingTiers$", why: "what is owed is measured in other parts of a token",
 	},
 	{
 		name: "not resized", file: "internal/engine/rated.go",
-		old: "\tps.resize(s, h, from, p)\n\ts.keepSlowest(",
-		new: "\ts.keepSlowest(",
+		old: "\tif ahead {\n\t\tp.config.Resize(&s.state, from.config, true)\n\t} else {\n\t\tps.resize(s, h, from, p)\n\t}\n",
+		new: "",
 		by:  "^TestPropertiesOfChangingTiers$", why: "a better tier would grant its whole burst at once",
 	},
 	{
@@ -242,14 +242,14 @@ var ratesMutants = []mutant{
 	},
 	{
 		name: "a rule learns from denials", file: "internal/engine/tworates.go",
-		old: "return ps.rates.Learns &&",
-		new: "return",
+		old: "\tif !ps.rates.Learns {\n",
+		new: "\tif false {\n",
 		by:  "^TestDenialsAndLooksChangeNothing$", why: "a denied client would take from the others at its key",
 	},
 	{
 		name: "a store learns nothing from denials", file: "internal/engine/tworates.go",
-		old: "return ps.rates.Learns &&",
-		new: "return false &&",
+		old: "\tif !ps.rates.Learns {\n",
+		new: "\tif true {\n",
 		by:  "^TestStoreLearnsFromDenials$", why: "a raised limit would not hold for a key that has nothing left",
 	},
 	{

@@ -81,6 +81,18 @@ var tableMutants = []mutant{
 		by:  "^TestNewKeyHasOneRate$", why: "a key that counts as new was charged at no other rate",
 	},
 	{
+		name: "a larger burst needs no copy to wait", file: "internal/engine/rated.go",
+		old: "|| from.config.Fills(p.config) {",
+		new: "{",
+		by:  "^TestRetryAfterAtOtherRates$", why: "a key that owes nothing has the whole burst",
+	},
+	{
+		name: "a faster rate needs no copy to wait", file: "internal/engine/rated.go",
+		old: "if slow != p || p.ages != nil ||",
+		new: "if p.ages != nil ||",
+		by:  "^TestRetryAfterAtOtherRates$", why: "until a charge, the debt drains at the slower rate",
+	},
+	{
 		name: "a new key drains at a slower rate", file: "internal/engine/rated.go",
 		old: "slows := p.config.Slower(from.config) && !ps.isNew(s, from, now)",
 		new: "slows := p.config.Slower(from.config)",
