@@ -89,7 +89,7 @@ var tableMutants = []mutant{
 	{
 		name: "a faster rate needs no copy to wait", file: "internal/engine/rated.go",
 		old: "if slow != p || p.ages != nil ||",
-		new: "if p.ages != nil ||",
+		new: "if slow == nil || p.ages != nil ||",
 		by:  "^TestRetryAfterAtOtherRates$", why: "until a charge, the debt drains at the slower rate",
 	},
 	{
