@@ -86,17 +86,17 @@ for i = 1, #KEYS / 2 do
   if n > 0 then
     local config = {tonumber(ARGV[v + 1]), tonumber(ARGV[v + 2]), tonumber(ARGV[v + 3])}
     if not config[3] then warmed(config, ARGV[v + 3]) end
-    local s = kind.load(key)
+    local s, at = kind.load(key), now
     if s and heals then kind.heal(s, now) end
     if s and unused(kind, s, max(now, s.last), config) then
       call('DEL', key)
-      s = nil
+      s, at = nil, max(now, s.last) -- if the clock has stepped back, the time of the key stands still
     end
     if s and config.over and s.gain and not kind.known(s, config, max(now, s.last)) then
       kind.adopt(s, config, max(now, s.last)) -- the key has to warm up again, at this rate
       s.before, s.slow = nil, nil
     end
-    s = s or kind.fresh(config, now, key)
+    s = s or kind.fresh(config, at, key)
     kind.exceed(s, max(now, s.last), n, config)
     kind.save(key, s, now, tonumber(pad))
   end

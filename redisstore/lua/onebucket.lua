@@ -65,7 +65,7 @@ do
         if slow then
           local level = format('%.0f %.0f 0 ', (after - after % unit) / unit, after % unit)
           stored = head .. level .. (queue and level or '') .. slow .. ' ' .. per
-          ms = after / unit * per / slow / 1000 + pad
+          ms = math.min(after / unit * per / slow / 1000 + pad, 9e13) -- Lua writes larger numbers with an exponent
         end
         failed = save('SET', key, stored, 'PX', ms < 2147483648 and format('%d', ms) or ms - ms % 1).err
       end
