@@ -37,7 +37,7 @@ local function read(i, key)
   a.known = s ~= nil
   if a.known then
     a.changed = renew(a.kind, s, a.config, now, heals)
-    if tentative and a.changed and a.kind.encode then a.stored = '*' .. table.concat(call('LRANGE', key, 0, -1), '\n') end
+    if tentative and a.changed and a.kind == kinds.s then a.stored = '*' .. table.concat(call('LRANGE', key, 0, -1), '\n') end
   else
     s = a.kind.fresh(a.config, now, key)
   end
