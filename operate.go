@@ -54,7 +54,9 @@ type sharedList struct {
 // Since returns what has changed in the list since the version v.
 func (s sharedList) Since(ctx context.Context, v override.Version) (override.Changes, error) {
 	c, err := s.store.OverridesSince(ctx, s.name, OverrideVersion(v))
-	return override.Changes{Version: override.Version(c.Version), Whole: c.Whole, Set: entriesOf(c.Set), Lifted: entriesOf(c.Lifted), Now: c.Now}, err
+	return override.Changes{
+		Version: override.Version(c.Version), Whole: c.Whole, Set: entriesOf(c.Set), Lifted: entriesOf(c.Lifted), Now: c.Now,
+	}, err
 }
 
 // Override sets each Override in o, or lifts others if its Effect is empty: all of them, or none if there is an error. It

@@ -42,8 +42,8 @@ func (b *Bar) Deny(t *Timeline, p *Part) {
 	b.deny(p, rest)
 }
 
-// Strike counts the denial of a request, by a rule with a Penalty, as a strike of the key of the part p, unless p would grant the request. If the key is
-// blocked from now on, p becomes a denial for that time. begun says whether this strike has begun the block.
+// Strike counts the denial of a request, by a rule with a Penalty, as a strike of the key of the part p, unless p would grant the
+// request. If the key is blocked from now on, p becomes a denial for that time. begun says whether this strike has begun the block.
 func (b *Bar) Strike(p *Part, whose penalty.Whose, now keytable.Instant) (begun bool) {
 	if p.Keys == nil || p.Shadow || p.Granted() || p.N == 0 {
 		return false
@@ -55,8 +55,9 @@ func (b *Bar) Strike(p *Part, whose penalty.Whose, now keytable.Instant) (begun 
 	return begun
 }
 
-// Learn notes what a store has said about the key of the part p, of a rule with a Penalty: b.Blocks says whether it is blocked, and p.RetryAfter for how
-// long. So a failure policy that decides in this process obeys the block, too. news says whether the block was not known.
+// Learn notes what a store has said about the key of the part p, of a rule with a Penalty: b.Blocks says whether it is blocked,
+// and p.RetryAfter for how long. So a failure policy that decides in this process obeys the block, too. news says whether the
+// block was not known.
 func (b *Bar) Learn(p *Part, whose penalty.Whose, now keytable.Instant) (news bool) {
 	known := b.Strikes.Rest(p.Hash, now) > 0
 	if !b.Blocks {
@@ -72,7 +73,7 @@ func (b *Bar) Learn(p *Part, whose penalty.Whose, now keytable.Instant) (news bo
 // deny makes the answer of p a denial for the time rest, because the key is blocked.
 func (b *Bar) deny(p *Part, rest time.Duration) {
 	b.Blocks, p.Delay = true, 0
-	p.Verdict.deny(rest)
+	p.deny(rest)
 }
 
 // deny makes v a denial for the time rest, or for longer if v says so already.

@@ -151,7 +151,7 @@ func (b *Book) penalties(c *Charge) *penalty.Table {
 func (c *Charge) penalize(rest time.Duration) {
 	if rest > 0 {
 		c.Penalized, c.Delay = true, 0
-		c.Verdict.deny(rest)
+		c.deny(rest)
 	}
 }
 

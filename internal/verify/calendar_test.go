@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ func TestCalendars(t *testing.T) {
 	case !testing.Short():
 		r := rand.New(rand.NewPCG(24, 6))
 		for range 8 {
-			zones = append(zones[:len(zones):len(zones)], others[r.IntN(len(others))])
+			zones = append(slices.Clip(zones), others[r.IntN(len(others))])
 		}
 	}
 	edges := 0

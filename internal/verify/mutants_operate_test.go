@@ -286,7 +286,7 @@ var operateMutants = []mutant{
 	},
 	{
 		name: "a blocked key in a MemoryStore is charged", file: "internal/engine/book.go",
-		old: "c.Penalized, c.Delay = true, 0\n\t\tc.Verdict.deny(rest)",
+		old: "c.Penalized, c.Delay = true, 0\n\t\tc.deny(rest)",
 		new: "c.Penalized, c.Delay = true, 0",
 		by:  "^TestPenaltyModel$", why: "a block denies",
 	},
