@@ -98,11 +98,10 @@ func (m *bucket) adopt(at time.Time, r ratelimit.Rate) { m.change(m.instant(at),
 // a later request is charged; until that time, it earns units at the slower of the two rates. A bucket that
 // is full at its own rate does not change either: it may not be full yet at its slowest rate.
 func (m *bucket) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
-	u := m.instant(at)
-	full := m.last != nil && m.renewal(u).Sign() == 0
-	if burst(r) >= m.burst && !m.slows(r) && !full {
+	if !m.stays(at, r) {
 		return meet(m, at, r, n)
 	}
+	u := m.instant(at)
 	ahead := sub(u, m.since(at)) // how long it takes until the clock reaches the instant u
 	adopted := m.copy()
 	if !adopted.change(u, r, true) {
@@ -118,6 +117,12 @@ func (m *bucket) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 		res.ResetAfter = duration(add(ahead, renewal))
 	}
 	return res
+}
+
+// stays reports whether the bucket keeps its rate at a request at the rate r that is not charged, see meet.
+func (m *bucket) stays(at time.Time, r ratelimit.Rate) bool {
+	full := m.last != nil && m.renewal(m.instant(at)).Sign() == 0
+	return burst(r) < m.burst || m.slows(r) || full
 }
 
 // The method until returns the nanoseconds from the instant u to the first instant at which the function
