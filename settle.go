@@ -189,9 +189,8 @@ func (l *RateLimiter) settleHere(
 				continue
 			}
 		}
-		key := waitline.Key{Keys: c.rule.local, Hash: c.hash}
 		if stays > c.n {
-			keys = append(keys, key)
+			keys = append(keys, waitline.Key{Keys: c.rule.local, Hash: c.hash})
 		}
 		if stays < c.n && now == 0 { // units are given back; otherwise the time is not needed
 			now = l.time.Now()
@@ -200,7 +199,7 @@ func (l *RateLimiter) settleHere(
 			if !holds {
 				c.rule.totals.Add(counters.GivenBack, uint64(back))
 			}
-			l.waiters.Freed(key)
+			l.waiters.Freed(waitline.Key{Keys: c.rule.local, Hash: c.hash})
 		}
 	}
 	if len(keys) > 0 {

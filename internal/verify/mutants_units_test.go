@@ -154,7 +154,7 @@ var unitsMutants = []mutant{
 	},
 	{
 		name: "an end wakes nobody", file: "settle.go",
-		old: "l.waiters.Freed(key)",
+		old: "l.waiters.Freed(waitline.Key{Keys: c.rule.local, Hash: c.hash})",
 		new: "_ = key",
 		by:  "^TestReserveWait", why: "those who wait are served",
 	},
