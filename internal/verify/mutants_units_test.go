@@ -155,7 +155,7 @@ var unitsMutants = []mutant{
 	{
 		name: "an end wakes nobody", file: "settle.go",
 		old: "l.waiters.Freed(waitline.Key{Keys: c.rule.local, Hash: c.hash})",
-		new: "_ = key",
+		new: "_ = c.hash",
 		by:  "^TestReserveWait", why: "those who wait are served",
 	},
 	{
