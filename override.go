@@ -212,7 +212,7 @@ func overridesOf(entries []override.Entry) (all []Override) {
 func overrideOf(e *override.Entry) (o *Override) {
 	if e != nil {
 		o = new(Override)
-		mirror.Copy(o, &e.Override)
+		mirror.Copy(o, e.Plain())
 	}
 	return o
 }

@@ -92,11 +92,18 @@ func NewEntries(all []Override) []Entry {
 	return entries
 }
 
-// Plain returns the overrides of the entries.
+// Plain returns the override of e, which shares no memory with e.
+func (e *Entry) Plain() *Override {
+	o := e.Override
+	o.Rules = slices.Clone(o.Rules)
+	return &o
+}
+
+// Plain returns the overrides of the entries, as the method Plain does.
 func Plain(entries []Entry) []Override {
 	all := make([]Override, len(entries))
 	for i := range entries {
-		all[i] = entries[i].Override
+		all[i] = *entries[i].Plain()
 	}
 	return all
 }

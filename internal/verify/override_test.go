@@ -725,3 +725,17 @@ func TestOverridesReadOutOfOrder(t *testing.T) {
 		require.Equal(t, c.want, c.now.Permits(c.from, c.to, c.whole), c.why)
 	}
 }
+
+// TestOverridesAreCopies proves that a caller may change the Overrides that it gets.
+func TestOverridesAreCopies(t *testing.T) {
+	l, _ := overridden(t)
+	rule := l.Stats()[0].Rule
+	require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectBlock, Rules: []string{rule}}))
+	for range 2 {
+		all, err := l.Overrides(t.Context())
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		require.Equal(t, []string{rule}, all[0].Rules)
+		all[0].Rules[0] = "changed"
+	}
+}
