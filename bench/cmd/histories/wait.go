@@ -234,6 +234,9 @@ func (r *room) drawCall(ctx context.Context) call {
 		req = r.request
 		req.Cost, req.ID = cost, id
 	}
+	if r.store != nil && slices.ContainsFunc(r.all, func(w *waiter) bool { return w.req.ID == req.ID }) {
+		req.ID = "" // a grant wakes the waiters with its ID together with the next one in line: the order of their calls is random
+	}
 	if r.lazy && r.chance(40) { // only one rule of drawSlowRules applies to /q, and it has no custom limiter
 		req.Endpoint, req.Rules = "/q", nil
 	}
