@@ -33,7 +33,7 @@ type breaker struct {
 	failures atomic.Int32          // failed calls in a row, while the breaker is closed
 
 	mu      sync.Mutex             // held while the field pause changes
-	probing bool                   // whether a probe is under way; guarded by mu
+	probing bool                   // whether a probe (test call) is under way; guarded by mu
 	counted [failuresToOpen]uint64 // the failed calls in a row, each by its parameter call of the method failed; guarded by mu
 }
 
@@ -107,7 +107,7 @@ func (b *breaker) failed(p passage, now keytable.Instant, err error, call uint64
 	last := b.pause.Load()
 	switch {
 	case p.probe:
-	case last != nil: // the breaker has opened after it permitted this call
+	case last != nil: // the breaker has opened since it permitted this call, so the failure changes nothing
 		return false
 	case !b.enough(call):
 		return false

@@ -16,8 +16,8 @@ var errPanicked = errors.New("it panicked")
 //
 // Guard uses four methods of the error of a call, if [errors.As] finds them. Answered reports whether the
 // store has answered; then the call counts as successful. Parts returns the parts that failed. Call returns a
-// number that all callers of one shared call have in common. Later calls a function when a call has ended
-// that its caller no longer waits for.
+// number that all callers of one shared call have in common. If the caller has given up before the call
+// ended, Later calls a function once the call has ended.
 func (s *Set) Guard(ctx context.Context, pass Pass, now func() keytable.Instant, call func() error) error {
 	returned := false
 	defer func() {

@@ -137,7 +137,7 @@ const maxDay = 28
 
 var dayForm = fmt.Sprintf("must be from 1 to %d: not every month has a later day", maxDay)
 
-// A unit is a unit of the calendar.
+// A unit is a unit of the calendar, such as a month.
 type unit uint8
 
 const (

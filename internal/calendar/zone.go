@@ -27,7 +27,7 @@ type span struct {
 
 // The first and the last second since the Unix epoch for which a zone knows the offset. The first contains the
 // smallest instant that is an int64 in nanoseconds. The last is two days after the largest such instant, because
-// the date at that instant may begin anew if clocks are set back soon afterwards.
+// where a date begins can depend on a change of the clocks soon afterwards.
 const (
 	minSecond = math.MinInt64/int64(time.Second) - 1
 	maxSecond = math.MaxInt64/int64(time.Second) + 2*daySeconds

@@ -64,7 +64,7 @@ func (n *Node) Match(schemas ...*Schema) {
 }
 
 // Drop removes from the node n the fields of a schema that Match has found. [Reader.Unknown] then
-// reports them.
+// reports them as it reports keys that name no field.
 func (n *Node) Drop(schema *Schema) {
 	for _, field := range schema.Fields {
 		if name, ok := n.given[field]; ok {

@@ -56,7 +56,7 @@ type Result struct {
 	Limit, Remaining int           // numbers of units, or -1 if no limit applies
 	RetryAfter       time.Duration // how long to wait after a denial; 0 after a grant
 	ResetAfter       time.Duration // time until the key is as if never used
-	Delay            time.Duration // how long to hold a granted request
+	Delay            time.Duration // how long the caller should wait before a granted request goes on
 	Rule             string        // name of the rule to which Limit, Remaining and the times belong
 	Reason           string        // why the request was denied, if not because the limit is reached: "penalty", "busy" and so on
 }

@@ -39,9 +39,9 @@ func (m *Built) Use(n int64) {
 }
 
 // CloseUnused calls Close on the values of the given Builts, if they have that method and no rule uses
-// them. It closes no Built twice. The user's function may return the same value for several configs, so
-// CloseUnused does not close a value for which the function used returns true. It ignores errors and
-// panics of Close, because the change of the rules has already been made.
+// them. It closes no Built twice. The user's function may have returned the same value for several configs:
+// if the function used returns true for a value, a rule still uses it, and CloseUnused leaves it open.
+// CloseUnused ignores errors and panics of Close, because the change of the rules has already been made.
 func CloseUnused(used func(v any) bool, all ...*Built) {
 	for _, m := range all {
 		if m == nil || m.Build != nil || m.uses.Load() > 0 {

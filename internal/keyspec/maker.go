@@ -11,12 +11,12 @@ import (
 type Request struct {
 	Client, Endpoint, IP string // values of key parts
 
-	Tier  string            // not part of any key
-	Attrs map[string]string // values of key parts
-	Rules []string          // not part of any key
-	Cost  int               // not part of any key
-	Costs []cost            // not part of any key
-	ID    string            // not part of any key
+	Tier  string            // the client's plan; not part of any key
+	Attrs map[string]string // further properties of the request by name; values of key parts
+	Rules []string          // names of rules that apply to the request; not part of any key
+	Cost  int               // how many units the request takes; not part of any key
+	Costs []cost            // how many of each unit the request takes; not part of any key
+	ID    string            // names the request, so that a retry is not charged again; not part of any key
 }
 
 // A cost says how many units of one kind a request costs.

@@ -42,7 +42,7 @@ type Shard[S any, A Algorithm[S]] struct {
 	count  int    // number of slots in use
 	slots  []slot[S]
 
-	latest Instant // latest reading of a clock that never steps back
+	latest Instant // latest instant that callers have passed to Latest or Finish
 	counts Counts  // totals of this shard
 
 	floor    Instant // latest instant at which a key was evicted; 0 if no key was evicted yet
@@ -51,7 +51,7 @@ type Shard[S any, A Algorithm[S]] struct {
 	shared   bool    // whether the field overflow may differ from the zero S
 	newcomer S       // memory for the states that Newcomer and Scratch return, so that these methods allocate nothing
 
-	marks map[Hash]struct{} // keys that callers wait for; nil if there are none
+	marks map[Hash]struct{} // keys for which callers wait, and which keep their slots; nil if there are none
 
 	table *Table[S, A]
 }
@@ -153,7 +153,7 @@ func (s *Shard[S, A]) Finish(now Instant, t Tally) {
 	s.mu.Unlock()
 }
 
-// Count adds a grant or a denial to the totals. Do not call it for a shadow rule.
+// Count adds a grant or a denial to the totals. Do not call it for a shadow rule, whose denials have other totals.
 func (s *Shard[S, A]) Count(allowed bool) {
 	if allowed {
 		s.counts.Allowed++
