@@ -82,9 +82,10 @@ func (t *Teller[K, R]) Commit() {
 	}
 }
 
-// Undo undoes the calls of SetRate that were made but not committed. For each of them, the function now
-// says which rate the rule with the given key has at present, and Undo sets this rate. If now returns false,
-// Undo sets the rate that the limiter had before the call of SetRate, if that rate is known.
+// Undo undoes the calls of SetRate that were made but not committed. For each of them, it calls the function
+// now with the key of the call. If a later change has given the limiter a rate, now returns this rate and true,
+// and Undo sets this rate. Otherwise, it sets the rate that the limiter had before the call of SetRate, if that
+// rate is known.
 func (t *Teller[K, R]) Undo(now func(key K) (rate R, ok bool)) {
 	var unknown R
 	for _, done := range slices.Backward(t.told) { // newest call first, so that the rate before the first call is set last
