@@ -87,7 +87,7 @@ type hold struct {
 	until keytable.Instant // when the hold is over, if nobody ends it before
 }
 
-// lastHold is the number of the newest hold of all keys.
+// lastHold is the number that the newest hold of all keys has got. The next hold gets this number plus 1.
 var lastHold atomic.Uint64
 
 // pass counts the holds that have run out at the instant now. It returns how many holds are still
@@ -105,7 +105,8 @@ func (h *holds) pass(now keytable.Instant) (open int, held int64) {
 	return h.open - h.overOpen, h.sum - h.overUnits
 }
 
-// again makes the next call of pass count from the beginning of the list.
+// again drops the counts in the fields seen to overUnits, so that the next call of pass counts from the
+// beginning of the list.
 func (h *holds) again() { h.seen, h.over, h.overOpen, h.overUnits = 0, 0, 0, 0 }
 
 // trim removes the holds that have run out at the instant now, and the ended holds at both ends of the

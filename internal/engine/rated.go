@@ -9,7 +9,7 @@ import (
 // A ratedState is the state of one key of a rule.
 type ratedState[S any] struct {
 	state S
-	plan  uint32 // id of the plan (rate) at which the state was last written, and the bits planBits; 0 if the state was never written
+	plan  uint32 // id of the plan (rate) at which the state was last written, and two flags, see planBits; 0 if it was never written
 	chain uint32 // index of the chain (list) of the key's receipts; 0 if the key has no receipts
 }
 

@@ -91,7 +91,7 @@ type chain struct {
 	oldest, newest uint32        // indices of the first and the last receipt of the chain; newest is 0 if the chain is unused
 	open           uint32        // how many receipts the chain has
 	terms          uint32        // how many receipts of the chain have a term
-	top            uint32        // index of the top layer; 0 if the algorithm counts in windows
+	top            uint32        // index of the top layer of the key's debt, see layers; 0 if the algorithm counts in windows
 	unit           int64         // how many parts a token is divided into; 0 if the algorithm counts in windows
 	debt           exact.Level   // the sum of the layers: the lowest debt since the charge of the newest receipt
 }
@@ -115,7 +115,7 @@ type receipt struct {
 	followed       bool             // whether the key was charged without a receipt, after this charge and before the next one with a receipt
 	hasTerm        bool             // whether this receipt is in the list of receipts with a term
 	first          bool             // whether the key was new before the charge
-	twin           Receipt          // the receipt of the same charge in other Keys, see fallback; 0 if there is none
+	twin           Receipt          // the receipt of the same charge in the key's other state, if a fallback keeps two states; otherwise 0
 }
 
 // cost returns what n units of the receipt have cost. The parameter b computes with the debts of the key.
@@ -135,11 +135,10 @@ func (r *receipts) chainOf(h keytable.Hash, index uint32) *chain {
 }
 
 // issue adds the receipt e for the latest charge of the key with hash h, and returns its number. The
-// parameter debt is what the key owes after this charge, and b is the bucket that computes with debts;
-// b is nil if the algorithm counts in windows. If e.until is not 0, the units can be given back up to
-// that instant, see setTerm. The parameter link points to the index of the key's chain, which the
-// state of the key stores. If the key has no chain yet, issue makes a chain and stores its index
-// there.
+// parameter debt is what the key owes after this charge, and b is the bucket that computes with debts; b
+// is nil if the algorithm counts in windows. If e.until is not 0, the units can be given back only up to
+// that instant. The parameter link points to the index of the key's chain, which the state of the key
+// stores. If the key has no chain yet, issue makes a chain and stores its index there.
 func (r *receipts) issue(
 	link *uint32, h keytable.Hash, e *receipt, debt exact.Level, b *exact.Bucket, now keytable.Instant,
 ) Receipt {

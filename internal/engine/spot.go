@@ -11,7 +11,7 @@ import (
 type Spot struct {
 	Keys Lockable // the keys of the rule or of the limiter
 	Question
-	revocable bool // whether the caller calls Keys.Confirm or Keys.Revoke after a grant; only Confirm counts it
+	revocable bool // whether a grant is counted later, when the caller confirms it by Keys.Confirm, and not if it revokes it by Keys.Revoke
 
 	Answer
 }
@@ -202,8 +202,9 @@ func (f *ratedFuture[S, C]) Charge(want Wanted, at keytable.Instant, n int64) {
 	f.step(&f.state, want, at, n, true)
 }
 
-// step does what ratePlans.step does, with the state s, which is f.state or a copy of f.state. It is only
-// called for keys of rules without Rates.Learns.
+// step decides on n units with the state s, which is f.state or a copy of it. If the units are granted and
+// charge is set, it takes them from s. It is called only for rules in which a denied request never changes
+// the rate of its key (Rates.Learns is not set).
 func (f *ratedFuture[S, C]) step(s *ratedState[S], want Wanted, at keytable.Instant, n int64, charge bool) (Verdict, time.Duration) {
 	p, _ := f.plans.pick(want)
 	if from := f.plans.planOf(s); from != nil && !from.equals(p) {
