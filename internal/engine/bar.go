@@ -21,8 +21,8 @@ func (b *Bar) Rest(t *Timeline, p *Part) time.Duration {
 	return rest
 }
 
-// rest does what Rest does. It also returns the instant at which it has looked, or 0 if the rule cannot block the key (see the
-// condition).
+// rest does what Rest does. It also returns the instant at which it has looked, or 0 if no block can apply: without a Penalty, in
+// shadow, or if p has its answer already.
 func (b *Bar) rest(t *Timeline, p *Part) (rest time.Duration, now keytable.Instant) {
 	if b.Strikes == nil || p.Keys == nil || p.Shadow {
 		return 0, 0

@@ -126,5 +126,5 @@ func (l *Limiter[S, C]) Restart(config C) {
 // Len returns how many keys have a state.
 func (l *Limiter[S, C]) Len() int { return l.table.Len() }
 
-// Counts returns how many requests the limiter has granted and denied.
+// Counts returns the totals of the limiter's decisions, such as how many requests it has granted.
 func (l *Limiter[S, C]) Counts() keytable.Counts { return l.table.Counts() }
