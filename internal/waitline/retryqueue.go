@@ -15,7 +15,7 @@ type retryLine struct {
 	queue   *retryQueue   // the queue in which the line stands
 	inQueue int           // index of the line in the heap queue.lines, plus one; 0 while the head of the line asks
 	counted int64         // how many units of the head are included in queue.units
-	future  retryFuture   // says when a newcomer to the line will be served
+	future  retryFuture   // tells when a newcomer that joins the line will be served
 }
 
 // wants returns how many units the head of the line wants of the key that lacks them.
@@ -32,12 +32,12 @@ type retryQueue struct {
 	units  int64            // how many units of the key the heads in the field lines together wait for
 
 	denial Denial // the last denial of the first line
-	denied int64  // how many units were denied then
+	denied int64  // how many units the head of the first line asked for when it got that denial
 	ready  bool   // whether the first head asks at once, before denial.Due: another was served or has left since the denial
 	grants int    // how many heads were served since the last denial; as many may ask at the same time
 
 	version uint64      // how often the queue has changed in a way that makes all forecasts wrong
-	future  retryFuture // says when a newcomer will be served that is in no line of the queue
+	future  retryFuture // tells when a newcomer will be served that joins none of the lines in the queue
 }
 
 // A retryFuture holds a copy of the state that the key of a queue will have after the callers ahead are
@@ -79,7 +79,8 @@ func (q *retryQueue) foretell(l *retryLine) *retryFuture {
 	return f
 }
 
-// isDue reports whether the first line of the queue asks at the instant now, unless too many ask already.
+// isDue reports whether it is time for the head of the first line to ask at the instant now. It does not
+// check whether too many ask already.
 func (q *retryQueue) isDue(now keytable.Instant) bool {
 	return q.ready || q.denial.Stands || q.denial.Due <= now
 }
