@@ -50,7 +50,7 @@ func (q *Question) intent(do Intent) Intent {
 	return Look
 }
 
-// ask asks the locked key of the part p, and stores the answer in p.
+// ask asks the key of the part p, which is locked, whether it grants the request, and stores the answer in p.
 func (p *Part) ask(now keytable.Instant, do Intent) {
 	p.Verdict, p.Delay, p.Receipt = p.shard.step(p.Hash, p.Want, now, p.Units(), p.intent(do))
 }

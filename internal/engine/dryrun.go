@@ -27,7 +27,8 @@ const (
 	Shared                   // the key has no slot: what it used is counted together with all other keys without a slot
 )
 
-// find fills in the element o.Found[i] for the part p at the instant now. The key of p is locked.
+// find writes into o.Found[i] what a dry run finds out about the part p at the instant now. The key of p
+// is locked.
 func (o *Order) find(i int, p *Part, now keytable.Instant) {
 	for len(o.Found) <= i { // a part whose field Keys is nil gets the zero Found
 		o.Found = append(o.Found, Found{})

@@ -186,7 +186,8 @@ func (f *fallback) lock(h keytable.Hash, now keytable.Instant) (lockedShard, key
 	return s, now, false
 }
 
-// lockBoth does what lock does, and returns the shard with its own type.
+// lockBoth locks both states of the key with hash h, as the method lock does, and returns the shard with its
+// own type.
 func (f *fallback) lockBoth(h keytable.Hash, now keytable.Instant) (*fallbackShard, keytable.Instant) {
 	s := fallbackShards.Get().(*fallbackShard)
 	s.keys = f

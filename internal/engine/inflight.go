@@ -46,7 +46,7 @@ type holder[S any] interface {
 	// count returns how many holds s has at the instant now.
 	count(s *S, now keytable.Instant) int
 
-	// held returns what s holds at the instant now.
+	// held returns how many units s holds at the instant now, and for how long the oldest hold has lasted.
 	held(s *S, now keytable.Instant) Held
 }
 
@@ -132,7 +132,7 @@ func (h *holds) start(now keytable.Instant, n int64, per time.Duration) {
 	h.add(Receipt(lastHold.Add(1)), n, now, now.Add(per))
 }
 
-// add adds a hold that begins at the instant now.
+// add adds a hold of n units, which begins at the instant now and is over at the instant until.
 func (h *holds) add(id Receipt, n int64, now, until keytable.Instant) {
 	if len(h.list) > 0 {
 		until = max(until, h.list[len(h.list)-1].until) // the holds stay in order if the clock steps back or Per becomes shorter

@@ -31,7 +31,7 @@ type Ledger struct {
 	all   list.List                    // the open charges of all keys, as *entry values, oldest first
 }
 
-// An entryName names an open charge.
+// An entryName names an open charge: by the key, and by the number that the caller has given to the charge.
 type entryName struct {
 	hash keytable.Hash // the hash of the key
 	id   uint64

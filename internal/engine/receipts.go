@@ -53,7 +53,7 @@ type Debtor[S any] interface {
 //
 // The caller of a method must hold the lock of the key's shard. Only setTerm needs no such lock.
 type receipts struct {
-	max int // the largest number of receipts with a term
+	max int // the largest number of receipts with a term (a time limit)
 
 	mu sync.Mutex
 
@@ -73,7 +73,7 @@ type receipts struct {
 
 // A lazyReceipts makes the receipts of one rule when they are first needed.
 type lazyReceipts struct {
-	max  int // the largest number of receipts with a term
+	max  int // the largest number of receipts with a term (a time limit)
 	made atomic.Pointer[receipts]
 }
 
@@ -366,7 +366,7 @@ func (r *receipts) setTermLocked(e *receipt, until, now keytable.Instant) {
 // final ends the receipt e. All its units stay charged.
 func (r *receipts) final(e *receipt) { r.remove(e, true) }
 
-// endTerm takes the receipt e out of the list of receipts with a term.
+// endTerm takes the receipt e out of the list of receipts with a term (a time limit).
 func (r *receipts) endTerm(e *receipt) {
 	if e.earlier != 0 {
 		r.all[e.earlier].later = e.later

@@ -10,7 +10,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Layer is one of the lists of overrides of a limiter.
+// A Layer is one of the lists of overrides (exceptions to the rules) of a limiter.
 type Layer int
 
 // The layers. Overrides of all layers apply together.
@@ -39,7 +39,8 @@ type Host struct {
 	Source Source                            // the list in a store that processes share; nil if the limiter has none
 }
 
-// A Board keeps the overrides of one limiter. Decisions read it without a lock. The zero Board is empty and cannot be changed.
+// A Board keeps the overrides (exceptions to the rules) of one limiter. Decisions read it without a lock. The zero Board is
+// empty and cannot be changed.
 type Board struct {
 	Host // set before the Board is used, and never changed
 
@@ -221,7 +222,7 @@ func (b *Board) Live() (blocks, exemptions, rates int) {
 // Time returns the time by which overrides end: that of the store, if processes share a list in it.
 func (b *Board) Time() time.Time { return b.Wall().Add(time.Duration(b.ahead.Load())) }
 
-// Wake closes the channel that Changed returns, as a change does.
+// Wake closes the channel that Changed returns, so that those who wait for a change decide again.
 func (b *Board) Wake() {
 	if changed := b.changed.Swap(nil); changed != nil {
 		close(*changed)

@@ -38,15 +38,15 @@ func (l *Lists) Since(limiter string, v Version) (now Version, set, lifted []Ent
 	return Version{}, nil, nil, v != Version{}
 }
 
-// A List is the list of overrides of one limiter in a store in memory. It also knows what was lifted, so that a reader can
-// ask for what has changed. It is not safe for concurrent use.
+// A List is the list of overrides (exceptions to the rules) of one limiter in a store in memory. It also knows which were
+// lifted (removed), so that a reader can ask for what has changed. It is not safe for concurrent use.
 type List struct {
 	version Version
 	items   map[string][]item // by Entry.whom
 	dropped uint64            // a reader that has an older version than this one must read the whole list
 }
 
-// An item is an override, or a note that it was lifted.
+// An item is an override, or a note that it was lifted (removed).
 type item struct {
 	Entry
 	number uint64 // the Version.Number of the List since this item was set or lifted

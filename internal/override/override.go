@@ -32,7 +32,8 @@ const (
 // rank orders the effects of overrides that are equally specific: the one with the lowest rank decides.
 func rank(e Effect) int { return slices.Index([]Effect{Block, Exempt, Rate}, e) }
 
-// An Override has the fields of Override in the root package.
+// An Override is an exception to the rules of a limiter, for one client or for some addresses: it blocks them, exempts them, or
+// gives them another rate. Its fields are those of Override in the root package.
 type Override struct {
 	Client string        // the client that it is for; empty if it is for addresses
 	IP     string        // an address or a prefix; empty if it is for a client
@@ -135,7 +136,7 @@ func PrefixOf(ip string) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// whom returns a text that is the same for all overrides of one client or prefix.
+// whom returns a text that is the same for all overrides of one client or prefix. Maps use it as their key.
 func (e *Entry) whom() string {
 	if e.prefix.IsValid() {
 		return "ip " + e.IP
@@ -209,13 +210,13 @@ func ParsePrefix(text string) (prefix netip.Prefix, problem string) {
 // that it changes, and not all clients.
 const shards = 256
 
-// A Set holds overrides. It never changes, so it needs no lock. A nil Set is empty.
+// A Set holds overrides (exceptions to the rules of a limiter). It never changes, so it needs no lock. A nil Set is empty.
 type Set struct {
 	clients    [shards]map[string]*whom
 	ipv4, ipv6 table
 }
 
-// A whom is a client or a prefix with its overrides, in the order of the function compare.
+// A whom is a client or a prefix with its overrides. Those that decide before others come first, see compare.
 type whom struct{ entries []Entry }
 
 var seed = maphash.MakeSeed()
@@ -314,7 +315,7 @@ type Met struct {
 	inside []*node // if the request has a prefix in place of an address: the nodes inside that prefix
 }
 
-// None reports whether no override may apply.
+// None reports whether m is empty, so that no override can apply to the request.
 func (m *Met) None() bool { return m.client == nil && m.near == nil && m.inside == nil }
 
 // Find returns the overrides for a request of this client from this address. ip may also be a prefix, such as "2001:db8::/64",

@@ -8,8 +8,8 @@ import (
 // forever is the time that a block without an end lasts.
 const forever = time.Duration(1<<63 - 1)
 
-// An At has the overrides of a limiter at one time. A caller that waits is served by its At, or by a new one if overrides for
-// it have changed meanwhile.
+// An At has the overrides (exceptions to the rules) of a limiter at one time. A caller that waits is served by its At, or by a
+// new one if overrides for it have changed meanwhile.
 type At struct {
 	Set   *Set      // nil if there are none
 	Doubt *Doubt    // refuses exemptions of an address that may be a proxy's; nil if the address is the client's
@@ -36,7 +36,7 @@ func (b *Board) For(ctx context.Context) At {
 	return a
 }
 
-// A Ruling is what overrides say about one request and its rules.
+// A Ruling is what overrides (exceptions to the rules) say about one request and its rules.
 type Ruling struct {
 	Block *Entry // the block that denies the request, the one that ends last; nil if there is none
 	Freed int    // from how many rules the request is exempt
@@ -60,7 +60,7 @@ func (r *Ruling) Cleared() Ruling {
 	return Ruling{by: r.by[:0]}
 }
 
-// Begin looks for the overrides for a request of this client from this address.
+// Begin looks up the overrides for a request of this client from this address, and stores them in r.
 func (r *Ruling) Begin(a At, client, ip string) {
 	r.met, r.now, r.doubt = a.Set.Find(client, ip), a.now, a.Doubt
 }
@@ -111,7 +111,8 @@ func (r *Ruling) Of(rule string) *Entry {
 	return nil
 }
 
-// About returns what Of returns or, if that is nil, the rate that would decide if the rule could have it.
+// About returns the override that decides for the rule with this name. If there is none, it returns the override with a rate
+// that would decide if the rule could have that rate, or nil.
 func (r *Ruling) About(rule string) *Entry {
 	if e := r.Of(rule); e != nil {
 		return e

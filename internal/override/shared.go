@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Source is the list of overrides of a limiter in a store.
+// A Source is the list of overrides (exceptions to the rules) of a limiter that a store keeps for several processes.
 type Source interface {
 	// Since returns what has changed since the version v, or the whole list.
 	Since(ctx context.Context, v Version) (Changes, error)

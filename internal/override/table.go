@@ -94,7 +94,7 @@ func compareNodes(a, b *node) int {
 	return a.prefix.Bits() - b.prefix.Bits()
 }
 
-// merged returns the nodes of a and b, both of which are sorted, in order.
+// merged returns the nodes of the sorted lists a and b as one sorted list.
 func merged(a, b []*node) []*node {
 	all := make([]*node, 0, len(a)+len(b))
 	for _, n := range b {

@@ -90,7 +90,8 @@ func (q *retryQueue) mayAsk(now keytable.Instant) bool {
 	return q.asking < max(q.grants, 1) && q.isDue(now)
 }
 
-// wakeFirst wakes the head of the first line, if fewer ask than may ask.
+// wakeFirst wakes the head of the first line, if fewer heads of the queue ask the store now than may ask
+// at the same time.
 func (q *retryQueue) wakeFirst() {
 	if len(q.lines) > 0 && q.asking < max(q.grants, 1) {
 		q.lines[0].first.nudge()
@@ -105,7 +106,7 @@ func (rs *Retries) wakeOrForget(q *retryQueue) {
 	q.wakeFirst()
 }
 
-// count sets how many units of the head of the line l are included in q.units.
+// count sets to n how many units of the head of the line l are included in q.units.
 func (q *retryQueue) count(l *retryLine, n int64) {
 	q.units += n - l.counted
 	l.counted = n
