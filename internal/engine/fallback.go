@@ -196,7 +196,8 @@ func (f *fallback) lockBoth(h keytable.Hash, now keytable.Instant) (*fallbackSha
 	return s, now
 }
 
-// Unlock unlocks both states, and counts no answer.
+// Unlock unlocks both states of the key, and counts no answer. It is called if the clock panics while the key
+// is locked.
 func (s *fallbackShard) Unlock() { s.finish(0, keytable.Uncounted) }
 
 func (s *fallbackShard) finish(now keytable.Instant, t keytable.Tally) {

@@ -7,7 +7,7 @@ import "github.com/ratelimit-go/ratelimit/internal/keytable"
 func AdmitAll(parts []Part) {
 	for i := range parts {
 		if p := &parts[i]; p.Want.Rate != nil && p.Keys != nil {
-			_ = p.Keys.Admit(p.Want.Rate) // the method refusal returns the same error again
+			_ = p.Keys.Admit(p.Want.Rate) // the decision reports the same error later, by the method refusal
 		}
 	}
 }

@@ -76,8 +76,8 @@ type holds struct {
 	// these counts, a decision on a key with many such holds need not count them again.
 	seen      keytable.Instant
 	over      int   // how many holds at the front of the list have run out, including those that were ended before
-	overOpen  int   // how many of the over holds nobody has ended
-	overUnits int64 // how many units the overOpen holds have
+	overOpen  int   // how many of these run-out holds nobody has ended
+	overUnits int64 // how many units the holds counted in overOpen have
 }
 
 // A hold is a number of units that one request holds.

@@ -189,7 +189,7 @@ type ratedKeys[S any, C Algorithm[S, C]] struct {
 	refusals  *Refusals
 	receipts  lazyReceipts
 
-	changing sync.Mutex // held while the plans of the keys change
+	changing sync.Mutex // held while the plans (rates and their configurations) change
 
 	// plans are the rates of the rule with their configurations. Each shard of the table has a copy of
 	// this pointer, and decisions use that copy.

@@ -65,7 +65,7 @@ type Wanted struct {
 // has a plan of its own too, which stays the same when the rule changes.
 type ratePlan[S, C any] struct {
 	id     uint32 // 1 for the first plan of the rule, and so on
-	rate   Rate   // the rate of the plan; for a bucket without a Warmup, the result of Rate.reduced
+	rate   Rate   // the rate of the plan; for a bucket without a Warmup, in lowest terms, see Rate.reduced
 	config C
 	debts  Debtor[S] // the field config as a Debtor; nil if the algorithm counts in windows, so that keys have no debt
 	ages   aging[S]  // the field config with the methods of aging; nil if the rule has no Warmup

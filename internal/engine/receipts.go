@@ -90,9 +90,9 @@ type chain struct {
 	key            keytable.Hash // the hash of the key
 	oldest, newest uint32        // indices of the first and the last receipt of the chain; newest is 0 if the chain is unused
 	open           uint32        // how many receipts the chain has
-	terms          uint32        // how many receipts of the chain have a term
+	terms          uint32        // how many receipts of the chain have a term (a time limit)
 	top            uint32        // index of the top layer of the key's debt, see layers; 0 if the algorithm counts in windows
-	unit           int64         // how many parts a token is divided into; 0 if the algorithm counts in windows
+	unit           int64         // into how many parts the bucket divides a token; 0 if the algorithm counts in windows
 	debt           exact.Level   // the sum of the layers: the lowest debt since the charge of the newest receipt
 }
 
@@ -103,9 +103,9 @@ func (c *chain) arithmetic() *exact.Bucket { return &exact.Bucket{Unit: c.unit} 
 type receipt struct {
 	id             Receipt
 	chain          uint32 // index of the receipt's chain
-	layer          uint32 // index of the receipt's layer, or of one that is merged into it; 0 if the algorithm counts in windows
+	layer          uint32 // index of its layer (part of the key's debt), or of one merged into it; 0 if the algorithm counts in windows
 	prev, next     uint32 // indices of the receipts before and after this one in the chain; 0 if there is none
-	earlier, later uint32 // indices of the receipts that got a term just before and just after this one, or 0
+	earlier, later uint32 // indices of the receipts that got a term (a time limit) just before and just after this one, or 0
 	at             keytable.Instant
 	n              int64
 	portion        Portion          // the portion of the limit that the key had at the charge; zero if the field each is used instead
@@ -113,7 +113,7 @@ type receipt struct {
 	then           keytable.Instant // if followed is set: when the key was first charged without a receipt after this charge
 	until          keytable.Instant // the last instant at which units can be given back; 0 if there is no time limit
 	followed       bool             // whether the key was charged without a receipt, after this charge and before the next one with a receipt
-	hasTerm        bool             // whether this receipt is in the list of receipts with a term
+	hasTerm        bool             // whether this receipt has a term (a time limit) and is in the list of such receipts
 	first          bool             // whether the key was new before the charge
 	twin           Receipt          // the receipt of the same charge in the key's other state, if a fallback keeps two states; otherwise 0
 }

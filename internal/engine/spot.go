@@ -225,7 +225,8 @@ func (f *ratedFuture[S, C]) step(s *ratedState[S], want Wanted, at keytable.Inst
 	return v, delay
 }
 
-// A limiterShard is a shard of a limiter's table. It implements lockedShard.
+// A limiterShard is a shard of a limiter's table. It implements lockedShard, by which decisions use a
+// locked key.
 type limiterShard[S any, C Algorithm[S, C]] keytable.Shard[S, C]
 
 func (l *Limiter[S, C]) lock(h keytable.Hash, now keytable.Instant) (lockedShard, keytable.Instant, bool) {

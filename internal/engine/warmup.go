@@ -56,7 +56,8 @@ func NewWarm[S any, C Grower[S, C]](full C, w Warmup, limit, minUnits int64) *Wa
 	return &WarmConfig[S, C]{full: full, from: min(max(w.From, minUnits), limit), limit: limit, over: w.Over}
 }
 
-// Step decides on n units at the instant now. A young key has only a portion of the full limit.
+// Step decides on n units at the instant now. A young key (one whose limit still grows) has only a portion
+// of the full limit.
 func (c *WarmConfig[S, C]) Step(s *Warm[S], pace *WarmConfig[S, C], now keytable.Instant, n int64, charge bool) (Verdict, time.Duration) {
 	last := c.full.Reached(&s.state)
 	if now < last {

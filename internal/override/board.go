@@ -60,7 +60,7 @@ type Board struct {
 	layers  [numLayers]map[string][]Entry // the overrides, by client or prefix (Entry.whom); guarded by mu, as are the fields below
 	lens    [numLayers]int                // how many overrides each layer has
 	sweepAt [numLayers]int                // if a layer has at least so many overrides, the next change removes those that have ended
-	version Version                       // of the list in the store, when the layer Shared was copied from it
+	version Version                       // the version of the list in the store of which the layer Shared is a copy
 }
 
 // Set returns the overrides of all layers, or nil if there are none.

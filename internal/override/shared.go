@@ -83,7 +83,7 @@ func (b *Board) readOnce(ctx context.Context) error {
 // the list, so that this process obeys them at once.
 func (b *Board) ReadAfter(ctx context.Context, changes []Entry) {
 	if b.Read(ctx) != nil {
-		_ = b.learn(changes, false, b.sharedVersion(), Unknown) // errStale: the list was read meanwhile
+		_ = b.learn(changes, false, b.sharedVersion(), Unknown) // an error means that the list was read meanwhile
 	}
 }
 

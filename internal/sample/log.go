@@ -18,7 +18,7 @@ const (
 
 // A Decision is one decision of a limiter, as a [Log] writes it. Empty texts are left out, except for Rule and KeyType.
 type Decision struct {
-	Kind // what the line is about; Key is set even if something has failed
+	Kind // the rule, the key and the outcome; its field Key is set even if something has failed
 
 	KeyType     string        // what the rule keeps a separate budget for, such as "user"
 	Tier        string        // the plan by which the rule has decided

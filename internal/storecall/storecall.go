@@ -165,7 +165,7 @@ func (c *Caller[A, R, T]) settle(ctx context.Context, asks []A) (sent bool, err 
 // not be reset, although the call itself has succeeded. For any other error of the store, Reset returns what the
 // method Error of c makes of it.
 func (c *Caller[A, R, T]) Reset(ctx context.Context, asks []A) (notReset error) {
-	pass, _ := c.Breakers.Admit(c.PartsOf(asks...), c.terms.Now()) // if refused, pass has no parts, and the call is not counted
+	pass, _ := c.Breakers.Admit(c.PartsOf(asks...), c.terms.Now()) // if the breakers refuse, pass is empty, and they do not count the call
 	err := c.Breakers.Guard(ctx, pass, c.terms.Now, func() error {
 		err := c.store.Reset(ctx, asks)
 		if errors.Is(err, c.terms.NotReset) {

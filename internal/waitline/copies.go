@@ -222,7 +222,7 @@ func copyOf(k Key, now keytable.Instant) engine.Future {
 // charged in advance to the copy of the key's state that the queue of the key holds (its field tail).
 type run struct {
 	size  int    // number of callers in the run
-	units int64  // how many units the callers in the run wait for
+	units int64  // the sum of the units that these callers wait for
 	upTo  uint64 // the number of the last caller in the run, in order of arrival
 }
 

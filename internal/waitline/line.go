@@ -28,7 +28,7 @@ func (l *line) index() *int             { return &l.inWork }
 type place struct {
 	line  *line
 	queue *queue
-	units int64 // how many units of the key all callers in the line together wait for
+	units int64 // the sum of the units of the key that the callers in the line wait for
 
 	links[*place]      // the places before and after this one in the list queue.uses
 	inQueue       int  // index of this place in the heap queue.lines, plus one; 0 if the line is not in the queue
@@ -59,7 +59,7 @@ type queue struct {
 	// are charged. They are the callers at the front of each line, which are called the run of the line.
 	tail    copies
 	callers int   // number of callers in the runs of all lines
-	units   int64 // how many units the callers in the runs of all lines wait for
+	units   int64 // the sum of the units that these callers wait for
 }
 
 func (q *queue) before(other *queue) bool {
@@ -181,7 +181,7 @@ func (ls *Lines) stand(p *place, s *engine.Spot, binding bool) {
 }
 
 // vacate takes the line l out of all its queues. The caller of vacate must then call leftQueues or
-// dissolve.
+// dissolve, so that the lines that are now first in these queues are decided on.
 func (ls *Lines) vacate(l *line) {
 	for i := range l.places {
 		p := &l.places[i]

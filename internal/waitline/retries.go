@@ -141,7 +141,7 @@ func (rs *Retries) Ahead(r Request, now keytable.Instant) (d Denial, wait time.D
 		due, _, _ := q.foretell(l).ahead(0, engine.Wanted{}, at, max(r.need(lacks), 1))
 		at = max(at, due)
 	}
-	switch wait = q.denial.RetryAfter; { // kept if neither case applies: the first caller is due, or asks at once
+	switch wait = q.denial.RetryAfter; { // wait stays so if neither case applies: the first caller is due, or asks at once
 	case at == 0 && !q.denial.Stands: // after a Reset or a change of the rules, the denial is out of date
 		wait = time.Millisecond
 	case at > now:
@@ -344,7 +344,7 @@ func (rs *Retries) Leave(a *Retrier, served bool) {
 		q.push(l)
 		l.first.nudge()
 	}
-	q.ready = q.ready || len(q.lines) > 0 && q.lines[0].wants() < q.denied // ask at once for fewer units than were denied
+	q.ready = q.ready || len(q.lines) > 0 && q.lines[0].wants() < q.denied // a head that wants fewer units than were denied asks at once
 	rs.wakeOrForget(q)
 }
 

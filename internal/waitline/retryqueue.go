@@ -11,7 +11,7 @@ type retryLine struct {
 	list[*Retrier]
 	set     keytable.Hash // hash that identifies the set of keys
 	lacks   int           // index of the key that lacks the units, among the keys of a request
-	units   []int64       // how many units of each key all callers in the line together wait for
+	units   []int64       // for each key, the sum of the units that the callers in the line wait for
 	queue   *retryQueue   // the queue in which the line stands
 	inQueue int           // index of the line in the heap queue.lines, plus one; 0 while the head of the line asks
 	counted int64         // how many units of the head are included in queue.units
@@ -29,7 +29,7 @@ type retryQueue struct {
 	key    keytable.Hash
 	lines  heap[*retryLine] // the lines whose heads do not ask the store now
 	asking int              // number of lines whose heads ask the store now
-	units  int64            // how many units of the key the heads in the field lines together wait for
+	units  int64            // the sum of the units of the key that the heads of these lines wait for
 
 	denial Denial // the last denial of the first line
 	denied int64  // how many units the head of the first line asked for when it got that denial

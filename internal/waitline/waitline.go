@@ -45,7 +45,7 @@ type Lines struct {
 	attempts attempts[*Waiter]
 	due      heap[*queue]     // queues whose first line can be served at a known instant, ordered by that instant
 	work     heap[*line]      // lines whose first callers need a decision, in order of arrival of these callers
-	emptied  []*queue         // queues without lines, whose keys may still be marked in their tables
+	emptied  []*queue         // queues without lines; their keys may still be marked in the tables as keys that callers wait for
 	last     keytable.Instant // last reading of the clock
 	walked   int              // how often a waiting caller was charged to the copy of a state, to foretell waits; read only by tests
 }
