@@ -52,14 +52,14 @@ type Keys interface {
 	// running work uses until it ends), Exceed returns the number of the hold, and otherwise 0.
 	Exceed(h keytable.Hash, want Wanted, now keytable.Instant, n int64) Receipt
 
-	// Confirm ends a decision for which Order.Unsettled was set, and which turned out to be a grant.
-	// The n units of its receipt stay charged, and the grant is counted.
+	// Confirm ends a decision that was left open (by Order.Unsettled), and which turned out to be a grant. The n
+	// units of its receipt stay charged, and the grant is counted.
 	Confirm(h keytable.Hash, id Receipt, n int64, now keytable.Instant)
 
-	// Revoke ends a decision for which Order.Unsettled was set, and which turned out to be a denial. All
-	// units of its receipt are given back, and the decision is not counted. Revoke then returns the
-	// answer that a request for n units would get at the instant in the parameter then, at the rate that
-	// the parameter want selects. It does not charge these n units.
+	// Revoke ends a decision that was left open (by Order.Unsettled), and which turned out to be a denial. All
+	// units of its receipt are given back, and the decision is not counted. Revoke then returns the answer that a
+	// request for n units would get at the instant in the parameter then, at the rate that the parameter want
+	// selects. It does not charge these n units.
 	Revoke(h keytable.Hash, id Receipt, want Wanted, then keytable.Instant, n int64) (Verdict, time.Duration)
 
 	// Remember gives the key with hash h a state that agrees with the answer of a store: at most the

@@ -125,7 +125,7 @@ func (ps *ratePlans[S, C]) stepChanged(
 	if learns || s.chain != 0 {
 		ps.resize(s, h, from, p)
 	} else {
-		p.config.Resize(&s.state, from.config, true) // true or false: if the request is granted, the state is the same
+		p.config.Resize(&s.state, from.config, true) // for a granted request, it makes no difference whether ahead is set
 	}
 	s.setPlan(p.id)
 	if do < Take {

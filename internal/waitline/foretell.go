@@ -27,7 +27,7 @@ import (
 // A forecast says when a request that arrives now will be served.
 type forecast struct {
 	at      keytable.Instant // the instant at which the request is served; keytable.End if it never is
-	sure    keytable.Instant // earliest service: like at, but ignores keys whose units come back when other requests end
+	sure    keytable.Instant // the earliest possible at: without the keys whose units come back when other requests end
 	delay   time.Duration    // the Delay of the request: how long its caller must still wait once the units are taken
 	binding *engine.Spot     // the key that the request must wait for longest
 }
