@@ -68,8 +68,8 @@ type ratePlan[S, C any] struct {
 	rate   Rate   // the rate of the plan; for a bucket without a Warmup, in lowest terms, see Rate.reduced
 	config C
 	debts  Debtor[S] // the field config as a Debtor; nil if the algorithm counts in windows, so that keys have no debt
-	ages   aging[S]  // the field config with the methods of aging; nil if the rule has no Warmup
-	holds  holder[S] // the field config with the methods of holder; nil if the rule does not limit running work
+	ages   aging[S]  // the field config as an algorithm whose new keys have a lower limit; nil if the rule has no Warmup
+	holds  holder[S] // the field config as an algorithm that limits running work; nil if the rule does not do that
 }
 
 // newRatePlan returns the plan for the given rate, whose configuration is config.

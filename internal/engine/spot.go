@@ -11,7 +11,7 @@ import (
 type Spot struct {
 	Keys Lockable // the keys of the rule or of the limiter
 	Question
-	revocable bool // whether a grant is counted later, when the caller confirms it by Keys.Confirm, and not if it revokes it by Keys.Revoke
+	revocable bool // whether a grant is counted only once it is confirmed by Keys.Confirm; it may also be revoked by Keys.Revoke
 
 	Answer
 }
