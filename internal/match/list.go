@@ -14,7 +14,7 @@ type Ordered interface {
 	Index() int
 }
 
-// A List holds rules in their order, the default rule last. It never changes.
+// A List holds rules, sorted by their Index, with the default rule last. It never changes.
 type List[R Ordered] []R
 
 // NumNamed returns the number of rules that are not the default rule.
