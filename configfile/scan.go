@@ -32,9 +32,9 @@ type scanner struct {
 	at    int // the index of the next byte
 	level int // number of objects and lists around the next byte
 
-	// visit is called for each value before the scanner reads it. It gets the path of the value, and the
-	// index of the value's name or, if there is no name, of the value itself. If visit is nil, the scanner
-	// makes no paths.
+	// visit is called for each member of an object or list before the scanner reads it. It gets the path of
+	// the member, and the index of the member's name or, in a list, of the member itself. If visit is nil,
+	// the scanner makes no paths.
 	visit func(path string, at int)
 
 	// twice is called for each repeated name in an object. It may be nil.

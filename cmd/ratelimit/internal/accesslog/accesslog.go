@@ -28,7 +28,7 @@ const (
 	CSV      Format = "csv"      // one record of comma-separated values on each line
 )
 
-// MaxLine is the largest length of a line in bytes. A longer line is skipped, and counted as unreadable.
+// MaxLine is the largest length of a line in bytes. A longer line counts as a line that cannot be read.
 const MaxLine = 1 << 20
 
 // An Entry is one request in a log.
@@ -41,7 +41,8 @@ type Entry struct {
 	Cost     int               // units that the request takes, at least 1
 	Attrs    map[string]string // values of the attributes by name; the next call of Next overwrites the map
 
-	// Costs has what the request costs in other units, if the line says it. The next call of Next overwrites the slice.
+	// Costs has what the request costs in units other than that of Cost, such as tokens. It is empty if the line does not
+	// say this. The next call of Next overwrites the slice.
 	Costs []Cost
 }
 
@@ -54,7 +55,7 @@ type Cost = struct {
 // Options say how to read a log.
 type Options struct {
 	Format  Format   // empty means Auto
-	Fields  Fields   // the columns from which each part of an Entry is read; DefaultFields has those of all other parts
+	Fields  Fields   // the columns from which each part of an Entry is read; DefaultFields has the columns of missing parts
 	Columns []string // names of the columns of a CSV that has no header
 	Comma   byte     // separator of the fields of a CSV; 0 means a comma
 
