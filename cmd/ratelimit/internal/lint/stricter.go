@@ -17,7 +17,7 @@ func stricter(a, b indexed) bool {
 	if !a.Mode.Denies() || a.Limiter != nil || b.Limiter != nil || a.Unit != b.Unit || !coarser(a.Key, b.Key) {
 		return false
 	}
-	if b.Penalty != (ratelimit.Penalty{}) { // it also denies while a key is blocked
+	if b.Penalty != (ratelimit.Penalty{}) { // b also denies while its penalty blocks a key
 		return false
 	}
 	if len(a.Tiers) > 0 || a.Warmup != (ratelimit.Warmup{}) || b.Warmup != (ratelimit.Warmup{}) || a.OnStoreError != b.OnStoreError {
@@ -72,7 +72,7 @@ func bounds(a ratelimit.Algorithm, ra ratelimit.Rate, b ratelimit.Algorithm, rb 
 		case ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowCounter:
 			return slower(ra, rb) && 2*ra.Requests <= burst
 		}
-	case ratelimit.AlgorithmInFlight: // a rate says nothing about what runs: requests may last long
+	case ratelimit.AlgorithmInFlight: // another algorithm does not bound how many requests run at once: requests may last long
 		return a == b && ra.Requests <= rb.Requests && ra.Per >= rb.Per
 	}
 	return false

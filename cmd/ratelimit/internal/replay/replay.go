@@ -31,8 +31,8 @@ func (c *Clock) Set(ns int64) {
 	}
 }
 
-// counters is for how many pairs of a rule and a client the denials are counted at a time. A further pair takes the
-// place of the pair with the fewest denials.
+// counters is the number of pairs of a rule and a client whose denials are counted at a time. A further pair takes
+// the place of the pair with the fewest denials.
 const counters = 1000
 
 // A Player sends requests to one limiter, and counts the limiter's answers.
@@ -75,7 +75,8 @@ type rule struct {
 	keys spread
 }
 
-// A Make is a function that makes a limiter with the given options. NewPlayer may call it twice.
+// A Make is a function that makes a limiter with the given options. NewPlayer calls it a second time if the rules of
+// the first limiter show that the limiter needs an observer.
 type Make func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error)
 
 // NewPlayer returns a Player for a limiter that the function newLimiter makes. The limiter reads its time from the
@@ -97,7 +98,7 @@ func NewPlayer(clock *Clock, newLimiter Make, opts ...ratelimit.Option) (*Player
 		p.rules, p.byName[r.Name] = append(p.rules, made), made
 		shadows = shadows || made.shadow
 	}
-	if shadows { // only an observer receives the answers of all rules that deny nothing
+	if shadows { // only an observer receives the answers of all rules in shadow or advise mode
 		if l, err = newLimiter(append(opts, ratelimit.WithObserver(p))...); err != nil {
 			return nil, err
 		}
@@ -130,7 +131,7 @@ func (p *Player) play(ctx context.Context, req *ratelimit.Request, at time.Time,
 	p.requests++
 	span.Requests++
 	for i := range each {
-		if r := p.byName[each[i].Rule]; !r.shadow { // p.shadows has the others
+		if r := p.byName[each[i].Rule]; !r.shadow { // the answers of rules in shadow or advise mode are in p.shadows
 			p.count(r, &each[i], req)
 		}
 	}

@@ -24,13 +24,13 @@ type Report struct {
 	Denied      uint64     `json:"denied"`                // requests that were denied
 	FirstDenied *time.Time `json:"firstDenied,omitempty"` // time of the first denial
 	LastDenied  *time.Time `json:"lastDenied,omitempty"`  // time of the last denial
-	Clients     Headroom   `json:"clients"`               // counts of clients, not of keys; only the fields Exact, Keys and Denied are set
+	Clients     Headroom   `json:"clients"`               // counts of clients, not of keys: Denied counts those with a denial, and More all others
 
 	Rules     []Rule        `json:"rules"`        // in the order of the file
 	Spans     []Span        `json:"spans"`        // spans of time in which there was a request, in order
 	Width     time.Duration `json:"spanLengthNs"` // length of each span in nanoseconds
 	Offenders []Offender    `json:"offenders"`    // the clients with the most denials
-	Missed    uint64        `json:"missed"`       // a client that is not counted has at most this many denials by each rule
+	Missed    uint64        `json:"missed"`       // a client whose denials are not counted had at most this many by each rule
 
 	NotJudged []NotJudged `json:"notJudged,omitempty"` // rules that could not decide on all requests to which they apply
 
@@ -42,7 +42,7 @@ type NotJudged struct {
 	Rule     string `json:"rule"`               // name of the rule
 	Unit     string `json:"unit,omitempty"`     // what the rule counts; empty for requests
 	NoUnit   uint64 `json:"noUnit,omitempty"`   // requests without a cost in this unit
-	Duration uint64 `json:"duration,omitempty"` // requests that ran for an unknown time, if the rule counts what is running
+	Duration uint64 `json:"duration,omitempty"` // requests that ran for an unknown time, if the rule limits how many run at once
 }
 
 // A Rule has the counts of one rule of the limiter. If several rules deny a request, the field Denied counts the
@@ -59,8 +59,8 @@ type Rule struct {
 	Overflowed  uint64     `json:"overflowed"`            // requests of keys that shared one limit, because there were too many keys
 }
 
-// An Offender is a client that a rule has denied often. The number of denials is at most Denied, and at least
-// Denied - Error.
+// An Offender is a client that a rule has denied often. The number of denials may not be known exactly: it is at
+// most Denied, and at least Denied - Error.
 type Offender struct {
 	Client string `json:"client"` // name of the client
 	Rule   string `json:"rule"`   // name of the rule that denied it

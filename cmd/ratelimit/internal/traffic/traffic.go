@@ -80,7 +80,7 @@ type Config struct {
 	Seed       uint64        // number from which the generator of random numbers starts
 }
 
-// The attacker sends attackFactor times as many requests as a client.
+// The attacker of the shape Attack sends attackFactor times as many requests as each client.
 const attackFactor = 10
 
 // MaxDuration is the largest value of Config.Duration.
