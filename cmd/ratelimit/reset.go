@@ -101,7 +101,8 @@ func printReset(t *terminal, address string, before, after ratelimit.Explanation
 	return err
 }
 
-// oneOfEach returns costs of one unit of each kind that one of the rules counts, of as many kinds as a request may have.
+// oneOfEach returns a cost of one unit for each kind of unit that the rules count. It returns at most 16 costs, because a
+// request may not have more.
 func oneOfEach(rules []ratelimit.Rule) (costs []ratelimit.Cost) {
 	for _, r := range rules {
 		c := ratelimit.Cost{Unit: r.Unit, N: 1}

@@ -218,7 +218,8 @@ func (f *simulateFlags) read(given map[string]bool) (*simulation, error) {
 	return s, nil
 }
 
-// checkHold returns a usageError if the flag -hold, which is set if given is true, has no meaning.
+// checkHold returns a usageError if the flag -hold is out of range, or if no rule limits how many requests run at once. The
+// argument given says whether the flag is set.
 func (s *simulation) checkHold(given bool) error {
 	switch {
 	case given && (s.hold <= 0 || s.hold > traffic.MaxDuration):

@@ -71,7 +71,7 @@ type topKey struct {
 type watch struct {
 	*server
 	rules   map[string]ratelimit.Rule
-	names   []string // names of the rules, the longest name first
+	names   []string // names of the rules, the longest name first, because one name may be the end of another
 	name    string   // name of the limiter to show; if it is empty, all limiters are shown
 	maxKeys int      // largest number of keys to print for each rule
 	count   int64
@@ -189,7 +189,8 @@ func (w *watch) rule(s *redisstore.Stored) (r ratelimit.Rule, ok bool) {
 	return r, ok && r.Algorithm == s.Ask.Algorithm && s.Warms == (r.Warmup != ratelimit.Warmup{})
 }
 
-// afterName returns what follows the name of the rule r in the field Ask.Rule of a stored state.
+// afterName returns what follows the name of the rule r in the field Ask.Rule of a stored state: a zero byte and the unit of
+// the rule, if it has a unit.
 func afterName(r *ratelimit.Rule) string {
 	if r.Unit == "" {
 		return ""

@@ -130,7 +130,7 @@ func validate(path string, o lint.Options) ([]report, error) {
 		}
 		return reports, nil
 	}
-	if err := l.ReloadOverrides(); err != nil { // the rules are checked as if there were none
+	if err := l.ReloadOverrides(); err != nil { // removes the overrides, because the rules are checked as if there were none
 		return nil, err
 	}
 	findings, err := lint.Check(l, o)
