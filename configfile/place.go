@@ -183,9 +183,9 @@ func renamed(reason string) string {
 // write the name of a tier like this, while the scanner of this package writes tiers.pro.
 var plainName = regexp.MustCompile(`\["([-_0-9A-Za-z]{1,40})"\]`)
 
-// places returns a function from paths to their places in the file. It finds the places of all these
-// paths in one walk over the file. A path that does not exist gets the place of the nearest value that
-// encloses it. The place of the empty path is nowhere.
+// places finds the places of the given paths in one walk over the file. It returns a function that maps each
+// of these paths to its place. A path that does not exist gets the place of the nearest value that encloses
+// it. The place of the empty path is nowhere.
 func (f *File) places(paths []string) func(path string) int {
 	found := make(map[string]int)
 	around := func(path string) (all []string) { // around returns path and the paths of the values that enclose it

@@ -37,7 +37,7 @@ type scanner struct {
 	// the scanner makes no paths.
 	visit func(path string, at int)
 
-	// twice is called for each repeated name in an object. It may be nil.
+	// twice is called for each repeated name in an object, with the index of the repetition. It may be nil.
 	twice func(name string, at int)
 
 	failed   bool // whether the scanner has stopped

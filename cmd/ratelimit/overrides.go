@@ -114,7 +114,7 @@ func (c *commaFlag) Set(text string) error {
 	return nil
 }
 
-// A target is the limiter in a server whose overrides a command reads or changes.
+// A target is a limiter whose overrides are kept in a Redis server, where a command reads or changes them.
 type target struct {
 	*server
 	name    string

@@ -17,7 +17,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// An overrideJSON is an override in JSON.
+// An overrideJSON is an override, such as the block of a client, as commands print it with the flag -json.
 type overrideJSON struct {
 	Client string     `json:"client,omitempty"`
 	IP     string     `json:"ip,omitempty"`
@@ -41,8 +41,8 @@ func jsonOf(now time.Time, o ratelimit.Override) overrideJSON {
 	return j
 }
 
-// pasted returns the name that a text stands for which a user has copied from an output. Other commands print the unprintable
-// characters of a name as escapes, and logs also put the name in quotation marks.
+// pasted returns the name that a user means by a text, which may be copied from an output. Other commands print the
+// unprintable characters of a name as escapes, and logs also put the name in quotation marks.
 func pasted(text string) string {
 	if len(text) >= 2 && text[0] == '"' && text[len(text)-1] == '"' {
 		var name string

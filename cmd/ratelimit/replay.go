@@ -38,13 +38,13 @@ requests are denied.
 	run: runReplay,
 }
 
-// A replayJSON is what replay -json prints.
+// A replayJSON is what the command replay prints with the flag -json.
 type replayJSON struct {
 	Config  string   `json:"config"`
 	Against string   `json:"againstConfig,omitempty"`
 	Log     logCount `json:"log"`
 	replay.Report
-	shadowModes string // names of the modes in which rules deny nothing, as text
+	shadowModes string // modes of those rules that deny nothing, such as "advise or shadow"; printed without -json
 }
 
 // maxJSONSpans is the largest number of spans of time that replay -json prints.
@@ -110,7 +110,7 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	return nil
 }
 
-// shadowModes returns the names of the modes of those rules of the player that deny nothing, as text.
+// shadowModes returns the modes of those rules of the player that deny nothing, as a text such as "advise or shadow".
 func shadowModes(p *replay.Player) string {
 	var modes []string
 	for _, r := range allRules(p.Limiter()) {

@@ -75,7 +75,7 @@ func runReset(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string)
 	return printReset(t, s.address, before, after)
 }
 
-// printReset prints what was left in the rules at the server with this address, before and after a reset.
+// printReset prints how many units were left in each rule before and after a reset, and the address of the server.
 func printReset(t *terminal, address string, before, after ratelimit.Explanation) error {
 	if len(before.Rules) == 0 {
 		fmt.Fprintf(t.out, "%s: reset in all rules whose keys are made of what was given\n", address)

@@ -38,7 +38,7 @@ type Entry struct {
 	Endpoint string            // path of the request without its query, or the text of a column such as "endpoint"
 	IP       string            // the address of the client
 	Tier     string            // the client's plan, which selects the limit
-	Cost     int               // units that the request takes, at least 1
+	Cost     int               // how many units of a limit the request uses up, at least 1
 	Attrs    map[string]string // values of the attributes by name; the next call of Next overwrites the map
 
 	// Costs has what the request costs in units other than that of Cost, such as tokens. It is empty if the line does not
@@ -48,7 +48,7 @@ type Entry struct {
 
 // A Cost is how many units of one kind a request costs.
 type Cost = struct {
-	Unit string // what is counted
+	Unit string // what is counted, such as "tokens"
 	N    int    // how many, at least 0
 }
 
@@ -91,8 +91,8 @@ type Counts struct {
 
 // A parser reads the lines of one format.
 type parser interface {
-	// The method parse reads one line, and stores the text of each column in found. If the line cannot be read, it
-	// returns the reason, and otherwise an empty text.
+	// The method parse reads one line, and stores the text of each wanted column in found. If the line cannot be read,
+	// it returns the reason, and otherwise an empty text.
 	parse(line []byte, found *found) (reason string)
 }
 

@@ -59,7 +59,7 @@ func whom(o *ratelimit.Override) string {
 	return o.IP
 }
 
-// noun returns the effect of o as a noun.
+// noun returns the effect of the override o as a noun, such as "exemption" or "block".
 func noun(o *ratelimit.Override) string {
 	if o.Effect == ratelimit.EffectExempt {
 		return "exemption"
@@ -71,7 +71,7 @@ func ended(o *ratelimit.Override, now time.Time) bool {
 	return !o.Until.IsZero() && !now.Before(o.Until)
 }
 
-// outlasts reports whether a lasts at least as long as b.
+// outlasts reports whether the override a lasts at least as long as the override b. A zero Until means without end.
 func outlasts(a, b *ratelimit.Override) bool {
 	return a.Until.IsZero() || !b.Until.IsZero() && !a.Until.Before(b.Until)
 }

@@ -78,8 +78,8 @@ func bounds(a ratelimit.Algorithm, ra ratelimit.Rate, b ratelimit.Algorithm, rb 
 	return false
 }
 
-// maxIn returns what Algorithm.MaxIn returns for the rate r and the duration d. If there is no bound, it returns
-// the largest int.
+// maxIn returns how many units the algorithm a with the rate r grants at most within the duration d. If there is no
+// bound, it returns the largest int.
 func maxIn(a ratelimit.Algorithm, r ratelimit.Rate, d time.Duration) int {
 	if n := a.MaxIn(r, d); n >= 0 {
 		return n

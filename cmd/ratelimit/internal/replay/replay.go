@@ -14,7 +14,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/topk"
 )
 
-// A Clock shows the time of the request that is being decided. Only one goroutine at a time may use it.
+// A Clock is the clock of a limiter: it shows the time in the log of the request that is being decided. Only one
+// goroutine at a time may use it.
 type Clock struct{ now time.Time }
 
 // NewClock returns a Clock that shows the Unix epoch.
@@ -41,7 +42,7 @@ type Player struct {
 	rules   []*rule
 	byName  map[string]*rule
 	each    []ratelimit.Result
-	shadows []ratelimit.Decision // answers of the rules in shadow or advise mode to the current request
+	shadows []ratelimit.Decision // answers of rules in shadow or advise mode, which deny nothing, to the current request
 
 	requests  uint64
 	unlimited uint64 // requests to which no rule applied
@@ -66,7 +67,7 @@ func (d *denials) note(at time.Time) {
 type rule struct {
 	index    int
 	name     string
-	shadow   bool     // whether the rule is in shadow or advise mode
+	shadow   bool     // whether the rule is in shadow or advise mode, in which it denies nothing
 	unit     string   // what the rule counts; empty for requests
 	parts    []string // names of the parts of the rule's keys, such as "user" and "endpoint"
 	requests uint64
@@ -166,7 +167,7 @@ func (p *Player) play(ctx context.Context, req *ratelimit.Request, at time.Time,
 func (p *Player) count(r *rule, res *ratelimit.Result, req *ratelimit.Request) {
 	r.requests++
 	switch {
-	case res.Limit < 0: // the client's tier is unlimited
+	case res.Limit < 0: // the key has no limit, so there is no part of it left to record
 	case res.Allowed:
 		r.keys.note(r.hash(req), left(res.Remaining, res.Limit))
 	default:

@@ -46,8 +46,8 @@ type NotJudged struct {
 }
 
 // A Rule has the counts of one rule of the limiter. If several rules deny a request, the field Denied counts the
-// request only for the rule that the Result names. A rule in shadow or advise mode counts all requests that it would have
-// denied.
+// request only for the rule that the Result names. A rule in shadow or advise mode denies nothing: its field Denied counts
+// all requests that it would have denied.
 type Rule struct {
 	Name        string     `json:"name"`                  // name of the rule
 	Shadow      bool       `json:"shadow,omitempty"`      // whether the rule is in shadow or advise mode
@@ -74,9 +74,9 @@ type Difference struct {
 	Both     uint64 `json:"both"`       // requests that both limiters denied
 	OnlyOne  Only   `json:"onlyFirst"`  // requests that only the first limiter denied
 	OnlyTwo  Only   `json:"onlySecond"` // requests that only the second limiter denied
-	Overflow bool   `json:"overflow"`   // whether keys of the second limiter shared a budget, because there were too many keys
+	Overflow bool   `json:"overflow"`   // whether keys of the second limiter shared one limit, because there were too many keys
 
-	NotJudged []NotJudged `json:"notJudged,omitempty"` // as in Report, for the rules of the second limiter
+	NotJudged []NotJudged `json:"notJudged,omitempty"` // rules of the second limiter that could not decide on all requests
 }
 
 // An Only has the counts of the requests that one of two limiters denied and the other limiter granted.

@@ -61,8 +61,8 @@ type asker struct {
 	each    []ratelimit.Result
 }
 
-// ask sends a request to the limiter, at the given time since the start. It returns what RateLimiter.CheckAll would
-// return. The next call overwrites the slice that it returns.
+// ask sends a request to the limiter, at the given time since the start. It returns the answer to the request, and a
+// slice with the answers of the single rules. The next call may overwrite this slice.
 func (a *asker) ask(ctx context.Context, req ratelimit.Request, at time.Duration) (ratelimit.Result, []ratelimit.Result, error) {
 	start := a.options.Start
 	if err := a.running.end(a.clock, start, at); err != nil {

@@ -155,7 +155,8 @@ func (out *Outcome) count(r *traffic.Request, res *ratelimit.Result, o Options) 
 	}
 }
 
-// A shadowObserver counts the answers of rules in shadow or advise mode. It maps the name of each such rule to its counts.
+// A shadowObserver counts the answers of rules in shadow or advise mode, which deny nothing. It maps the name of each rule to
+// the counts of the rule.
 type shadowObserver map[string]*Rule
 
 // Observe implements the interface ratelimit.Observer.
