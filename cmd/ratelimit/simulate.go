@@ -66,7 +66,7 @@ type simulation struct {
 	window  time.Duration
 	targets []sim.Target
 	costs   []ratelimit.Cost // what each request costs in other units than requests
-	hold    time.Duration    // how long each request runs; 0 if the flag is not set
+	hold    time.Duration    // how long each request runs; 0 if the flag -hold is not set
 	rules   []ratelimit.Rule // rules of all limiters in targets
 	limit   string           // for printing: the rate, or the path of the file of rules
 	limited ratelimit.Rate   // value of the flag -rate; zero if there is the flag -config instead

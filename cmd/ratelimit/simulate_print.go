@@ -275,7 +275,8 @@ func (s *simulation) textChart(outcomes []*sim.Outcome, width int) string {
 		s.partText(bins), chart.Number(highest, 0), t.String())
 }
 
-// The functions named offered, granted and denied return one of the counts of a bin.
+// The functions named offered, granted and denied return one of the counts of a Bin, which counts the requests in one part of
+// the duration.
 func offered(b sim.Bin) int { return b.Offered }
 func granted(b sim.Bin) int { return b.Admitted }
 func denied(b sim.Bin) int  { return b.Offered - b.Admitted }

@@ -67,7 +67,7 @@ type topKey struct {
 	name       string        // full name of the key in the Redis server
 }
 
-// A watch reads the states of rules from a Redis server, once or again and again.
+// A watch reads from a Redis server how much of its limit each key has left, once or again and again.
 type watch struct {
 	*server
 	rules   map[string]ratelimit.Rule
@@ -78,7 +78,7 @@ type watch struct {
 	pause   time.Duration
 }
 
-// lookTogether is the largest number of states that are read by one call of a Redis script.
+// lookTogether is the largest number of keys whose states are read by one call of a Redis script.
 const lookTogether = 20
 
 func runTop(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {

@@ -61,8 +61,8 @@ func bounds(a ratelimit.Algorithm, ra ratelimit.Rate, b ratelimit.Algorithm, rb 
 		}
 		return rb.Per <= (1<<63-1)/2 && maxIn(a, ra, 2*rb.Per-1) <= rb.Requests
 	case ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket:
-		// In the long run, the first limit must not grant more than the second limit. The units that the first limit
-		// grants at once must fit into the burst of the second limit.
+		// In the long run, the first limit (a, ra) must not grant more than the second limit (b, rb). The units that the
+		// first limit grants at once must fit into the burst of the second limit.
 		burst := largest(rb, b)
 		switch a {
 		case ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket:

@@ -138,8 +138,8 @@ func (c *comparison) play(
 	return nil
 }
 
-// Report returns the results so far. Each list of offenders has at most top clients. There are at most maxSpans
-// spans of time.
+// Report returns the results so far. Each list of offenders has at most top clients. The requests are counted by time
+// in at most maxSpans spans of time.
 func (r *Run) Report(top, maxSpans int) Report {
 	p := r.player
 	out := Report{
