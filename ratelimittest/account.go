@@ -17,7 +17,7 @@ type Account struct {
 	keeper
 	fresh  func() keeper // returns the model of a new key
 	events []*Entry      // all charges and changes of the rate, in the order in which they were made
-	line   line          // the queue of a leaky bucket; otherwise unused
+	line   line          // how full the queue of a leaky bucket is; unused for other algorithms
 }
 
 // An Entry is one charge in the list of an [Account]. [Account.Reserve] returns it, and
@@ -84,7 +84,8 @@ func (acc *Account) Exceed(at time.Time, n int) {
 	acc.add(c)
 }
 
-// model returns the model of a new key.
+// model returns the model of a new key. For a leaky bucket that warms up, the model asks the account
+// how full the queue is.
 func (acc *Account) model() keeper {
 	m := acc.fresh()
 	if w, ok := m.(*warm); ok {
@@ -109,7 +110,7 @@ func (acc *Account) entry(at time.Time, n int) *Entry {
 }
 
 // The method charge charges the units of c to m, the model of the key, even if they exceed the limit. A
-// charge of 0 units only sets the earliest instant at which the next request for the key can count.
+// charge of 0 units leaves only its instant behind: a later request cannot count at an earlier one.
 func (c *Entry) charge(m keeper) {
 	h := m.past()
 	h.last = h.instant(c.at)
@@ -130,7 +131,7 @@ func (c *Entry) charge(m keeper) {
 	}
 }
 
-// bucket returns the bucket of the key, or nil if the key counts in windows.
+// bucket returns the bucket of the key, or nil if the algorithm of the key is not a bucket.
 func (acc *Account) bucket() *bucket {
 	m := acc.keeper
 	if w, ok := m.(*warm); ok {
@@ -227,9 +228,9 @@ func (l line) left(b *bucket, u *big.Int) *big.Int {
 	return largest(num(0), sub(l.level, b.earned(l.at, u)))
 }
 
-// The method lined corrects res, the model's answer at the given time, if the key is a leaky bucket. If
-// res is allowed, its Delay becomes the time until the queue is empty. Its ResetAfter becomes at least
-// as long as that time.
+// The method lined corrects res, the model's answer at the given time, if the key is a leaky bucket. After
+// a Settle, only the account knows how full the queue still is. If res is allowed, its Delay becomes the
+// time until the queue is empty. Its ResetAfter becomes at least as long as that time.
 func (acc *Account) lined(at time.Time, res ratelimit.Result) ratelimit.Result {
 	b := acc.bucket()
 	if b == nil || !b.leaky || len(acc.events) == 0 {
