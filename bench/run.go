@@ -13,12 +13,13 @@ import (
 const settle = 20_000
 
 // settleServer is the number of calls that Start makes to an HTTP server after it has called each
-// key once. It is smaller than the constant settle, because calls of a server take longer, and only
-// the server's pools grow.
+// key once. It is smaller than the constant settle, because calls of a server take longer. Only the
+// server's pools of buffers grow with the calls, and few calls are enough for that.
 const settleServer = 200
 
-// Start makes the subject that the Spec s describes and prepares it for the workload w: it makes
-// calls for every key. All further calls have the outcome of w.
+// Start makes the subject that the Spec s describes and prepares it for the workload w: it calls
+// the subject once with every key, and then many times with random keys. The calls that follow are
+// allowed or denied as w.Outcome says.
 func (s Spec) Start(w Workload) (Subject, error) {
 	subject, err := s.New(s.Limit(w))
 	if err != nil {

@@ -75,9 +75,9 @@ type timer struct {
 	n    int // number of calls on each core in a batch; 0 before calibrate has chosen it
 }
 
-// brief is the longest window that counts as short. A batch of calls covers several short windows.
-// If windows are longer, a whole round must fit into one window. If too little time is left in the
-// window, the lab waits for the next one.
+// brief is the longest window that counts as short. A batch of calls to one subject lasts for two
+// short windows or more. With longer windows, a whole round (a batch for each subject) must fit into
+// one window: if too little time is left in the window, the lab waits for the next one.
 const brief = 20 * time.Millisecond
 
 // sampleWorkload times the given subjects under the workload w. The subjects take turns.
@@ -117,8 +117,8 @@ func (l *lab) sampleWorkload(w bench.Workload, specs []bench.Spec) error {
 	return l.checkShares(w, specs)
 }
 
-// turnAll makes new subjects for all timers, and makes each of them use units in the present window.
-// It returns when the next window begins.
+// turnAll makes new subjects for all timers, and calls each of them, so that it has used units in
+// the present window. It returns when the next window begins.
 func turnAll(timers []*timer, w bench.Workload) error {
 	var runs []*bench.Run
 	for _, t := range timers {
@@ -145,7 +145,8 @@ func (l *lab) checkShares(w bench.Workload, specs []bench.Spec) error {
 }
 
 // cheap is the largest number of keys for which the lab makes a new subject in each round, so that
-// memory addresses and hash seeds vary. With more keys, the lab keeps the subject.
+// memory addresses and hash seeds vary. With more keys this would take too long, so the lab keeps
+// the subject.
 const cheap = 1000
 
 // make replaces the timer's subject by a new one.
