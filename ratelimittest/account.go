@@ -29,7 +29,7 @@ type Entry struct {
 	rate   ratelimit.Rate // if not zero, the entry is not a charge, but a change of the rate to this value
 
 	// The next two fields are set only if the key warms up, that is, if its limit grows with its age.
-	price  func(n *big.Int) *big.Int // only for a bucket: returns what n units cost, in parts of a token (see [bucket])
+	price  func(n *big.Int) *big.Int // only for a bucket: returns what n units cost, in small equal parts of a token
 	renews bool                      // whether the key was new before this charge
 }
 
@@ -38,7 +38,7 @@ type Entry struct {
 // were told, so the queue does not get shorter.
 type line struct {
 	at    *big.Int // when the bucket had the level below, in nanoseconds since the start; nil for an empty queue
-	level *big.Int // what was in the bucket at that instant, in small equal parts of a token (see [bucket])
+	level *big.Int // what was in the bucket at that instant, in small equal parts of a token
 }
 
 // NewAccount returns an Account without charges, for one key of a limiter with the given algorithm and
@@ -220,7 +220,7 @@ func (acc *Account) replay() {
 }
 
 // The method left returns how much is still in the leaky bucket b at the instant u, in small equal parts
-// of a token (see [bucket]).
+// of a token. The amount falls at the rate of the bucket.
 func (l line) left(b *bucket, u *big.Int) *big.Int {
 	if l.at == nil {
 		return num(0)

@@ -59,7 +59,7 @@ type keeper interface {
 type grant struct {
 	at   *big.Int // instant of the request, in nanoseconds since the start
 	n    *big.Int // number of units
-	cost *big.Int // what the grant cost in a bucket, in parts of a token (see bucket.per); nil if it cost n whole tokens
+	cost *big.Int // what the grant cost in a bucket, in small equal parts of a token; nil if it cost n whole tokens
 }
 
 // A history lists what one key was granted.

@@ -56,7 +56,7 @@ func (k *storeKit) do(c storeCall, prefix string) (a storeAnswer) {
 	}()
 	asks := make([]ratelimit.Ask, len(c.asks))
 	for i, ask := range c.asks {
-		if ask.Rule == "" { // an empty Rule stays empty
+		if ask.Rule == "" { // an empty Rule must stay empty, because the store is tested with it
 			ask.Key = prefix + ask.Key
 		} else {
 			ask.Rule = prefix + ask.Rule

@@ -30,15 +30,15 @@ type budgeted interface {
 // The type warm is the model of a key that warms up: the limit of the key grows with the time since its
 // first grant.
 type warm struct {
-	full   budgeted // the model with the full limit; has the history of the key
+	full   budgeted // the model of the same key with its full limit; holds the history of the key
 	rate   ratelimit.Rate
 	warmup ratelimit.Warmup
 	step   *big.Int // the search for RetryAfter tries one instant every step nanoseconds
 
 	first *big.Int // the instant of the first grant since the key was new; nil for a new key
 
-	// queued returns how much is in a leaky bucket at the instant u, in small equal parts of a token
-	// (see [bucket]). The field is nil if the amount can be computed from the history.
+	// queued returns how much is in a leaky bucket at the instant u, in small equal parts of a token.
+	// The field is nil if the amount can be computed from the history.
 	queued func(u *big.Int) *big.Int
 }
 
@@ -107,9 +107,9 @@ func (m *warm) limit(first, u *big.Int) *big.Int {
 	return add(from, floorDiv(mul(sub(limit, from), age), over))
 }
 
-// price returns a function that computes what n units cost in a bucket, in parts of a token (see bucket.per),
-// while its key has the given limit. As long as the limit is below the full one, a unit costs more than a
-// token, so that a full bucket grants fewer units.
+// price returns a function that computes what n units cost in a bucket while its key has the given limit.
+// The cost is in small equal parts of a token. As long as the limit is below the full one, a unit costs
+// more than a token, so that a full bucket grants fewer units.
 func (m *warm) price(limit *big.Int) func(n *big.Int) *big.Int {
 	tokens := m.tokens()
 	return func(n *big.Int) *big.Int { return ceilDiv(mul(n, tokens), limit) }

@@ -39,7 +39,7 @@ type crowd struct {
 
 	name  string          // the name of the line in the output
 	size  int             // how many reservations are open before each Settle
-	pick  func(n int) int // which of them is settled
+	pick  func(n int) int // returns which of n open reservations is settled next: its index
 	times []int64         // how long the server has worked on each Settle, in nanoseconds
 	sum   int64           // their sum
 }
