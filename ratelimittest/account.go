@@ -200,9 +200,9 @@ func (acc *Account) add(c *Entry) {
 }
 
 // replay makes a new model and charges the whole list to it. If the key warms up (its limit grows with
-// its age), each unit costs what it cost when it was first charged, and the age starts again at the
-// charges for which the field renews is true. The replay includes charges of 0 units, because even they
-// set the earliest instant at which the next request can count.
+// its age), each unit costs what it cost when it was first charged. The key's age starts again at a
+// charge whose field renews is true. Charges of 0 units are replayed too: even they set the earliest
+// instant at which the next request can count.
 func (acc *Account) replay() {
 	m := acc.model()
 	_, warms := m.(*warm)

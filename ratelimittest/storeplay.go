@@ -76,7 +76,7 @@ func (k *storeKit) do(c storeCall, prefix string) (a storeAnswer) {
 	return a
 }
 
-// prefix returns a new prefix for the names of states, so that they differ from all earlier names.
+// prefix returns a new prefix for the names of states, so that a schedule uses no state of an earlier one.
 func (k *storeKit) prefix() string {
 	k.played++
 	return fmt.Sprintf("%08d/", k.played)

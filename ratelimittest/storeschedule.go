@@ -60,7 +60,8 @@ func (k *storeKit) forEach(subtest string, kind scheduleKind) (all []scheduleKin
 	return all
 }
 
-// A target is a state that the calls of a schedule use.
+// A target is a state of the store (what it knows about one algorithm, rule and key) that the calls of
+// a schedule use.
 type target struct {
 	ask   ratelimit.Ask    // the last ask for the state, with N set to 0
 	rates []ratelimit.Rate // the rates of all asks so far

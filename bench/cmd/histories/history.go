@@ -27,7 +27,7 @@ var epoch = time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)
 // results.
 type history struct {
 	clock   clock
-	small   time.Duration // with a store: the sum of all steps of the clock below 6 ms; the method step keeps it below 24 ms
+	small   time.Duration // used only with a store: the sum of the clock's steps below 6 ms, which stays below 24 ms
 	unusual bool          // whether the clock shows an extreme time, such as the year 1
 	bubble  bool          // whether the history is played in a synctest bubble, which has a time of its own
 	lazy    bool          // whether custom limiters take time to answer
@@ -85,7 +85,7 @@ func (h *history) chance(percent int) bool { return h.IntN(100) < percent }
 // oneOf returns a random element of the given list.
 func oneOf[T any](h *history, list ...T) T { return list[h.IntN(len(list))] }
 
-// say adds a line to the transcript.
+// say adds a line to the transcript, after the events that were recorded since the last line.
 func (h *history) say(format string, args ...any) {
 	if h.bubble {
 		synctest.Wait()

@@ -24,7 +24,7 @@ type waiter struct {
 	shown bool
 }
 
-// A room holds the waiters of one history, and the limiter that they wait for.
+// A room holds the goroutines of one history that wait for units, and the limiter that they wait for.
 type room struct {
 	*world
 	alone   limiter // the limiter under test; nil if a RateLimiter is tested instead

@@ -42,7 +42,8 @@ func newLab(s sizes, progress io.Writer) *lab {
 // say writes the given text, which says what the lab does next, to the progress output.
 func (l *lab) say(what string) { fmt.Fprintln(l.progress, what) }
 
-// sample times the cells. A cell that is listed several times is timed only once.
+// sample times the cells (subjects under workloads), one workload after the other. A cell that is
+// listed several times is timed only once.
 func (l *lab) sample(cells []cell) error {
 	var works []bench.Workload
 	for _, c := range cells {
@@ -68,7 +69,7 @@ func (l *lab) sample(cells []cell) error {
 	return nil
 }
 
-// A timer times one subject in the rounds of a workload.
+// A timer times one subject (a limiter): in each round it makes a batch of calls.
 type timer struct {
 	spec bench.Spec
 	run  *bench.Run
@@ -222,11 +223,11 @@ func (t *timer) calibrate(batch time.Duration) error {
 	}
 }
 
-// median returns the median time of the cell c, in nanoseconds per call.
+// median returns the median time of the cell c (a subject under a workload), in nanoseconds per call.
 func (l *lab) median(c cell) float64 { return median(l.samples[c]) }
 
-// best returns the smallest time of the cell c, in nanoseconds per call, or NaN if the cell was not
-// timed.
+// best returns the smallest time of the cell c (a subject under a workload), in nanoseconds per call,
+// or NaN if the cell was not timed.
 func (l *lab) best(c cell) float64 {
 	best := math.NaN()
 	for i, ns := range l.samples[c] {
@@ -237,8 +238,8 @@ func (l *lab) best(c cell) float64 {
 	return best
 }
 
-// share returns a text such as "; 5 % allowed" if some calls of the cell c were allowed and others
-// denied. Otherwise it returns an empty text.
+// share returns a text such as "; 5 % allowed" if some calls of the cell c (a subject under a
+// workload) were allowed and others denied. Otherwise it returns an empty text.
 func (l *lab) share(c cell) string {
 	share := median(l.shares[c])
 	if share > 0 && share < 1 { // false for NaN, which means that no shares were recorded
@@ -247,8 +248,8 @@ func (l *lab) share(c cell) string {
 	return ""
 }
 
-// ratio divides, in each round, the time of the cell c by the time of the base. It returns the
-// median of these ratios over the rounds.
+// ratio divides, in each round, the time of the cell c (a subject under a workload) by the time of
+// another cell, the base. It returns the median of these ratios over the rounds.
 func (l *lab) ratio(c, base cell) float64 {
 	mine, theirs := l.samples[c], l.samples[base]
 	ratios := make([]float64, min(len(mine), len(theirs)))
@@ -258,7 +259,8 @@ func (l *lab) ratio(c, base cell) float64 {
 	return median(ratios)
 }
 
-// fastest returns the cell with the smallest median time. The slice must not be empty.
+// fastest returns the cell (a subject under a workload) with the smallest median time. The slice must
+// not be empty.
 func (l *lab) fastest(cells []cell) cell {
 	return slices.MinFunc(cells, func(a, b cell) int {
 		if l.median(a) < l.median(b) {
