@@ -42,7 +42,8 @@ type denial struct {
 	plan      plan
 	state     snapshot
 
-	// warmup and penalty are those of the ask. If penalty is not zero, the state says at most that the key is blocked.
+	// warmup and penalty are those of the ask that was denied. With a Penalty, the server must count each denial, so the
+	// state is kept only if it says that the key is blocked.
 	warmup  ratelimit.Warmup
 	penalty ratelimit.Penalty
 
@@ -107,8 +108,8 @@ func (d *denials) learn(c *call, state snapshot, denied bool) {
 	}, denied)
 }
 
-// keep stores what is known about the state with this identity. If denied is false, it does so only in place of what
-// was known before.
+// keep stores the last known state of the key with this identity. If no request was denied (denied is false), it stores
+// the state only in place of an older one.
 func (d *denials) keep(id stateID, known *denial, denied bool) {
 	shard := d.shard(id)
 	shard.mu.Lock()

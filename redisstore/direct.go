@@ -9,8 +9,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// maxDirect is how many callers may make direct calls to one server at the same time. If there are more
-// callers, their calls are sent together in pipelines, which is faster.
+// maxDirect is how many callers may send their calls to one server themselves (make direct calls) at the same
+// time. If there are more callers, their calls are sent together in pipelines, which is faster.
 const maxDirect = 4
 
 // A directCall is a call for one item that the caller's own goroutine sends. While few calls are under way,
@@ -53,9 +53,9 @@ func (s *sender) mayBlock(ctx context.Context) bool {
 }
 
 // startDirect returns a direct call for the given item, which the calling goroutine must then make. It
-// returns nil if the item must go through the queue: if too many callers wait, if other calls are queued or
-// abandoned, if a call for the same key has not ended, or if the client has no free connection. In the last
-// case a pipeline sets up a connection, and completes it even if the caller leaves.
+// returns nil if the item must go through the queue: if too many callers wait, if other calls are queued, if
+// calls still run whose callers have left, if a call for the same key has not ended, or if the client has no
+// free connection. In the last case a pipeline sets up a connection, and completes it even if the caller leaves.
 func (s *sender) startDirect(it *item) *directCall {
 	if s.waiting.Load() >= maxDirect {
 		return nil

@@ -17,9 +17,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// holdFor is for requests with an ID whose keys are in several slots of a Cluster. Charges in other slots
-// than that of the record can be given back for this long, if the ask has no Receipt and so no HoldFor of
-// its own.
+// holdFor is for requests with an ID whose keys are in several slots of a Cluster. The answers are recorded in
+// one of these slots. Charges in the other slots can be given back for this long, so that they can be undone if
+// the request is denied. An ask that has a Receipt, the number of its charge, has a HoldFor of its own.
 const holdFor = time.Second
 
 // A retryable is a request that is charged only once, even if the client sends it several times. A record
@@ -78,7 +78,8 @@ func (s *Store) Once(
 	return results, replayed, nil
 }
 
-// newRetryable returns a retryable that charges the asks. The argument once describes the request.
+// newRetryable returns a retryable (a request that is charged only once) for the asks. The argument once has
+// the ID of the request, and for how long its answers are kept.
 func (s *Store) newRetryable(once *ratelimit.Attempt, asks []ratelimit.Ask) (*retryable, error) {
 	r := &retryable{Attempt: once, store: s, answers: make([]answer, len(asks)), places: make([]int, len(asks))}
 	for i := range asks {
@@ -139,7 +140,7 @@ func (s *settings) recordOf(once *ratelimit.Attempt, items []item) key {
 	return key{s.prefix + ":{" + tag.String() + "}:" + version + "i:" + sum, tag.String()}
 }
 
-// An ending says how an attempt to charge a retryable has ended.
+// An ending says how an attempt to charge a request with an ID has ended.
 type ending uint8
 
 const (
@@ -252,9 +253,9 @@ func (r *retryable) set(part []int, answers []answer) {
 	}
 }
 
-// takeOthers charges the items that are not in the slot of the record. It stores receipts of these
-// charges in the server, so that they can be given back. After a grant, the receipts stay until they
-// expire: to delete them would take one more call for each slot.
+// takeOthers charges the items that are not in the slot of the record. For each charge, it stores a receipt
+// in the server, by which the charge can be given back. After a grant, the receipts stay until they expire:
+// to delete them would take one more call for each slot.
 func (r *retryable) takeOthers(ctx context.Context, mode int) error {
 	for _, part := range r.others {
 		for _, i := range part {
@@ -267,7 +268,7 @@ func (r *retryable) takeOthers(ctx context.Context, mode int) error {
 	inParallel(len(r.others), func(i int) {
 		some := r.some(r.others[i])
 		for j := range some {
-			some[j].strikes = false // it is not known yet whether the record will answer; see strikeOthers
+			some[j].strikes = false // count no denials yet: if the record has the answers, these denials have no effect
 		}
 		reply, err := r.store.take(ctx, some, mode|returnable)
 		var answers []answer

@@ -71,7 +71,7 @@ func (s *Store) Part(a ratelimit.Ask) int {
 	return partOf(s.keyOf(&a))
 }
 
-// partOf returns the part of a Cluster that holds the key k.
+// partOf returns the number of the part of a Cluster (256 adjacent slots) that holds the key k.
 func partOf(k key) int { return slot(k.tag) / 256 }
 
 // A partial is the error of a decision that failed because parts of a Cluster have failed. It names these
@@ -221,13 +221,13 @@ func (s *Store) takeInSeveral(ctx context.Context, items []item, parts [][]int, 
 	return results, nil
 }
 
-// errHeldTooShort is the error of a decision that needed so much time for several slots that its holds ran out
-// before all slots had granted it.
+// errHeldTooShort is the error of a decision about requests in flight whose keys are in several slots. At first,
+// each slot counts the request as in flight for only a second. That time was over before all slots had granted it.
 var errHeldTooShort = errors.New("the decision took longer than a second, so what it holds in flight is over")
 
-// keepHolds makes the holds that the slice answers reports last for the Per of their rates. Until then they
-// last for only a second. So if another slot denies the request, and this process ends before it can end the
-// holds, they soon run out.
+// keepHolds is called when all slots have granted a request. A hold counts the request as in flight for a rule.
+// At first, each hold lasts for only a second: if another slot denies the request, and this process ends before
+// it can end the holds, they soon run out. keepHolds makes the holds in answers last for the Per of their rates.
 func (s *Store) keepHolds(ctx context.Context, items []item, answers []answer, parts [][]int) error {
 	if !slices.ContainsFunc(items, func(it item) bool { return it.kind == 'h' }) {
 		return nil

@@ -80,8 +80,9 @@ func (ls *leases) giveBack(key string, lots ...lot) {
 	}
 }
 
-// The method refund does the chore r. If a call fails, the server may still have given the units back. So the
-// next try has the same number: if the server has seen this number, it does nothing.
+// The method refund gives back the lots of r, one after the other. If a call fails, the server may still have
+// given the units back. So the next try has the same number: if the server has seen this number, it does
+// nothing.
 func (ls *leases) refund(r *refund) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -78,8 +78,8 @@ type reader struct {
 	err   error // the first error that occurred while reading, or nil
 }
 
-// The method answer reads the five values with which each answer in a reply begins. The first is 1 for a grant, 0 for a
-// denial, and larger if a block denies the request; see penalty.lua.
+// The method answer reads the five values with which each answer in a reply begins. The first is 1 for a grant and 0 for a
+// denial. If a block denies the request, it is how many microseconds the block still lasts, plus 1.
 func (r *reader) answer() (a answer) {
 	verdict := r.number()
 	a.granted, a.left = verdict == 1, r.number()

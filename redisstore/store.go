@@ -196,18 +196,18 @@ func (s *Store) checkContext(ctx context.Context) (context.Context, error) {
 	return ctx, ctx.Err()
 }
 
-// An item is an ask, together with the values that the script for the ask needs.
+// An item is an ask, which wants units of one key, together with the values that the script for the ask needs.
 type item struct {
 	ask *ratelimit.Ask
 	key key
 	*cachedPlan
 	n      int64
 	shadow bool
-	id     uint64 // the Receipt of the ask; 0 if it has none
+	id     uint64 // the Receipt of the ask: the number by which its charge can be given back; 0 if it has none
 	term   int64  // for how many microseconds after the charge its units can be given back
 	warmup string // for a key that warms up, the numbers that warmup.lua reads; otherwise empty
 
-	strikes bool // whether a denial of the ask is a strike
+	strikes bool // whether a denial of the ask counts toward the Penalty of its rule
 }
 
 func (s *Store) item(a *ratelimit.Ask) (item, error) {
@@ -235,7 +235,7 @@ func (s *Store) item(a *ratelimit.Ask) (item, error) {
 	case a.Look:
 		it.id = 0 // nothing will be charged, so no receipt is needed
 	case it.id == 0 && p.kind == 'h':
-		it.id = max(rand.Uint64(), 1) // every hold has a number, even if nobody can end it
+		it.id = max(rand.Uint64(), 1) // the server stores each request in flight under a number, even if nobody can end it
 	}
 	return it, nil
 }

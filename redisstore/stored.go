@@ -20,7 +20,7 @@ type Stored struct {
 	// Ask then has "#" and a hash in place of the long text.
 	Hashed bool
 
-	Warms bool // whether the key has a Warmup
+	Warms bool // whether the rule of the state has a Warmup
 }
 
 // Pattern returns a pattern for the command SCAN that matches the names of all states. It also matches a
