@@ -48,7 +48,7 @@ type caller struct {
 	doubtful string            // the IP, if it may be that of a proxy which Config.Proxies does not trust; otherwise empty
 }
 
-// identify returns the caller that made the call with the context ctx.
+// identify returns what the server knows of the client that made the call with the context ctx.
 func (i *Interceptors) identify(ctx context.Context, method string) (c caller) {
 	name, doubted, skipped := i.address(ctx)
 	if skipped {

@@ -130,10 +130,10 @@ func (i *Interceptors) prepared(ctx context.Context, req ratelimit.Request) rate
 	return own
 }
 
-// decide asks the limiter about the request of c. It returns a nil error if the limiter grants it, and otherwise the error
-// for the client. If the limiter denies the request, wait is above 0: the time after which the client may
-// try again. In all other cases, wait is 0. If the parameter holds is true, rules that limit calls in flight
-// count the call until the function end is called.
+// decide asks the limiter about the request of c. It returns a nil error if the limiter grants the request, and
+// otherwise the error for the client. If the limiter denies the request, wait is above 0: the time after which
+// the client may try again. In all other cases, wait is 0. If the parameter holds is true, rules that limit calls
+// in flight count the call until the function end is called.
 func (i *Interceptors) decide(ctx context.Context, c *caller, holds bool) (end func(), wait time.Duration, err error) {
 	var memory [2]ratelimit.Result // room for the results of two rules; for more rules, CheckAll allocates
 	var res ratelimit.Result

@@ -171,12 +171,13 @@ func waitText(d time.Duration) string {
 	case d == 0:
 		return "-"
 	case d >= time.Minute:
-		return shortText((d + time.Second - 1).Truncate(time.Second)) // rounded up, as Retry-After is
+		return shortText((d + time.Second - 1).Truncate(time.Second)) // rounded up: after a shorter wait, the request would be denied
 	}
 	return d.String()
 }
 
-// shortText returns d as Duration.String does, without minutes and seconds that are 0 at the end: "15m" for 15m0s.
+// shortText returns d as text, such as "15m" where Duration.String returns "15m0s": minutes and seconds that are 0 at
+// the end are left out.
 func shortText(d time.Duration) string {
 	text := d.String()
 	if short, ok := strings.CutSuffix(text, "m0s"); ok {

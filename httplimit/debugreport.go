@@ -171,7 +171,7 @@ const (
 // Top returns the rules that have denied most requests, at most maxTop of them.
 func (d *debugReport) Top() []debugDenials { return d.Denying[:min(len(d.Denying), maxTop)] }
 
-// OtherDenying returns how many rules that have denied requests are not in Top.
+// OtherDenying returns how many more rules have denied requests than Top returns.
 func (d *debugReport) OtherDenying() int { return len(d.Denying) - len(d.Top()) }
 
 // First returns the Overrides that the page shows: the first ones, at most maxLive.
@@ -190,7 +190,7 @@ type debugCount struct {
 	N    uint64
 }
 
-// OtherCounts returns the counts that are not 0, besides those that have a column of their own.
+// OtherCounts returns the counts that are not 0, except Allowed and Denied, which have columns of their own.
 func (r *debugRule) OtherCounts() (counts []debugCount) {
 	for _, c := range ratelimit.Counters() {
 		if n := r.Counts[c.Field]; n > 0 && c.Field != "Allowed" && c.Field != "Denied" {
@@ -203,7 +203,7 @@ func (r *debugRule) OtherCounts() (counts []debugCount) {
 	return counts
 }
 
-// words returns a name in snake case as words.
+// words returns a name such as store_denied with spaces in place of the underscores.
 func words(name string) string {
 	text := []byte(name)
 	for i, c := range text {

@@ -79,7 +79,7 @@ type waiter struct {
 	later atomic.Pointer[func(outcome)]
 }
 
-// answer gives the outcome o to the waiter w, unless w already has an outcome.
+// answer gives the outcome o of the call to the waiter w, and wakes its caller, unless w already has an outcome.
 func (w *waiter) answer(o outcome) {
 	if w.answered.CompareAndSwap(false, true) {
 		w.outcome = o

@@ -132,7 +132,8 @@ func (c *conn) del(ctx context.Context, keys []string) error {
 	return err
 }
 
-// A sending says how to send calls in one attempt.
+// A sending has what one attempt to send calls needs: the context, the client, and a function that is told when
+// the client sends them.
 type sending struct {
 	ctx    context.Context
 	client processor

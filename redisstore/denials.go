@@ -62,7 +62,8 @@ func newDenials(set *settings) *denials {
 // shard returns the shard for the state with this identity.
 func (d *denials) shard(id stateID) *denialShard { return &d.shards[id[0]%denialShards] }
 
-// denied reports whether the server would certainly deny this ask. In that case it stores the denial in *res.
+// denied reports whether the denial cache shows that the server would certainly deny this ask. In that case it stores
+// the denial in *res.
 func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
 	d := c.denials
 	if d == nil || d.size.Load() == 0 || a.N < 0 {
@@ -151,7 +152,8 @@ func (d *denials) resetCount() int64 {
 	return d.resets.Load()
 }
 
-// reset drops the states of the asks, and prevents calls that are under way from storing states again.
+// reset drops the cached states of the keys that the asks name, and prevents calls that are under way from storing
+// older states again.
 func (d *denials) reset(asks []ratelimit.Ask) {
 	if d != nil {
 		d.resets.Add(1)
@@ -159,7 +161,7 @@ func (d *denials) reset(asks []ratelimit.Ask) {
 	}
 }
 
-// forget drops the states of the asks.
+// forget drops the cached states of the keys that the asks name.
 func (d *denials) forget(asks []ratelimit.Ask) {
 	if d == nil || d.size.Load() == 0 {
 		return

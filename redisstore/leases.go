@@ -37,7 +37,7 @@ type leases struct {
 	kept    int64              // how many units stay charged because they could not be given back in time
 	unread  int                // how many calls may have taken units that stay charged, because their notes could not be read in time
 	running int                // how many goroutines are giving units back or reading notes
-	ended   sync.Cond          // signals that the field running has become less
+	ended   sync.Cond          // wakes the method close when the field running has become less
 }
 
 // leaseNotes has the calls to the server for units that were taken ahead of requests. A conn
@@ -107,8 +107,8 @@ func newLeases(set *settings, notes leaseNotes) *leases {
 	return ls
 }
 
-// A stateID identifies a state by two 64-bit hashes. Each of the two depends on the name of the rule and on the
-// key, however long these are. The hashes are valid only in this process.
+// A stateID identifies a state by two 64-bit hashes of the name of the rule and the key, so that a map does not have
+// to keep these texts. The hashes are valid only in this process.
 type stateID [2]uint64
 
 var (

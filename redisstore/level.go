@@ -71,8 +71,8 @@ func (l *level) left(p *plan) int64 {
 	return (p.burst*p.unit - l.used) / p.unit
 }
 
-// wait returns after how many microseconds n units can be granted, which cannot be granted now. n must
-// be at most the limit.
+// wait returns after how many microseconds n units can be granted. It is called only if they cannot be granted
+// now. n must be at most the limit.
 func (l *level) wait(p *plan, n int64) int64 {
 	if p.burst > 0 {
 		return ceil(l.used-(p.burst-n)*p.unit, p.gain)

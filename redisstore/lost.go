@@ -11,7 +11,7 @@ import (
 // A leaseCall identifies a call that takes units ahead of requests. The call leaves a note with this
 // identity in the server.
 type leaseCall struct {
-	process string // the name of the store that made the call, as in leases.process
+	process string // the name of the store that made the call: a random number as text
 	number  int64  // the number of the call, counted by its store
 }
 

@@ -206,7 +206,8 @@ func (r *retryable) ending(replayed bool, othersErr, ownErr error) ending {
 	return endGranted
 }
 
-// failure returns the error of an attempt in which a call has failed.
+// failure returns the error of an attempt in which a call has failed. If the keys are in several slots, the error
+// names the parts of the Cluster that have failed.
 func (r *retryable) failure(ctx context.Context, othersErr, ownErr error) error {
 	switch {
 	case othersErr != nil:

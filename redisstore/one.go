@@ -71,8 +71,7 @@ func (p *plan) args() []any {
 	return []any{p.prefix(), p.limit}
 }
 
-// numbers returns the numbers of the plan p (the rate) with which each stored state of a key with this plan
-// begins.
+// numbers returns the numbers of the plan p (the rate) that are stored with each state, at its beginning.
 func (p *plan) numbers() []int64 {
 	if p.burst > 0 {
 		return []int64{p.gain, p.unit, p.burst}

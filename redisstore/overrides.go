@@ -15,7 +15,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// maxOverrides is how many overrides the list of a limiter may have.
+// maxOverrides is the largest number of overrides that a limiter may have in the server.
 const maxOverrides = 10_000
 
 // maxInstant is the last microsecond after the Unix epoch that a double, the number type of Lua, holds exactly. An

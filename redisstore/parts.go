@@ -31,8 +31,8 @@ func routingOf(client redis.UniversalClient) routing {
 	return byTag
 }
 
-// parts divides the items into groups, so that one script can decide each group. Each group is a list of
-// indexes into the slice items.
+// parts divides the items (requests for units of one key each) into groups, so that one script can decide each
+// group. Each group is a list of indexes into the slice items.
 func (r routing) parts(items []item) [][]int {
 	var parts [][]int
 	known := make(map[string]int, 1)
@@ -133,7 +133,7 @@ type leftParts struct {
 func (e *leftParts) Unwrap() error { return e.error }
 
 // Later calls the function f when all calls have ended. It passes the joined error of the calls, or nil if
-// none failed; see [leftError.Later].
+// none failed. If a call was never made, and no other call failed, it passes the error of the caller's context.
 func (e *leftParts) Later(f func(error)) {
 	var open atomic.Int64
 	open.Store(int64(len(e.errs)))
@@ -247,8 +247,8 @@ func (s *Store) keepHolds(ctx context.Context, items []item, answers []answer, p
 	return joinFailures(ctx, errs, items, parts)
 }
 
-// giveBack gives back the charges that the slice answers reports, even if ctx has ended. If the call to
-// give them back fails, the units stay charged.
+// giveBack gives back the charges of a request that was denied: those that the slice answers reports. It does so
+// even if ctx has ended. If the call to give them back fails, the units stay charged.
 func (s *Store) giveBack(ctx context.Context, items []item, answers []answer, parts [][]int) {
 	ctx = context.WithoutCancel(ctx)
 	inParallel(len(parts), func(i int) {

@@ -64,7 +64,7 @@ func strikes(a *ratelimit.Ask) bool {
 	return penalized(a) && !a.NoStrike && a.N > 0
 }
 
-// penaltyArgs appends the Penalty to the arguments of a script.
+// penaltyArgs appends the fields of the Penalty to args, the arguments of a script; durations are in microseconds.
 func penaltyArgs(args []any, p ratelimit.Penalty) []any {
 	return append(args, p.After, p.Within.Microseconds(), p.For.Microseconds(), p.Most.Microseconds())
 }

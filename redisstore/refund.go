@@ -10,8 +10,8 @@ import (
 // units cannot be given back.
 const noteTerm = time.Minute
 
-// A chore is work that calls the server, such as giving units back. A goroutine does it, and does it
-// again if it fails.
+// A chore is work that calls the server, such as giving units back. A goroutine does the work. If the work
+// fails, it is done again later.
 //
 // The methods of leases for chores must be called with ls.mu held.
 type chore struct {

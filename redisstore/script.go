@@ -104,7 +104,7 @@ type scripts struct {
 	made [families]atomic.Pointer[script]
 }
 
-// of returns the variant for the family f.
+// of returns the variant that contains the Lua files of the family f.
 func (s *scripts) of(f family) *script {
 	if made := s.made[f].Load(); made != nil {
 		return made
@@ -158,7 +158,7 @@ var (
 	}}
 )
 
-// settling is the family of Lua files that every script for giving units back contains.
+// settling has the Lua files that every script for giving units back contains, as bits of a family.
 const settling = buckets | windows | logs
 
 // generalLua returns the general code for asks that need the Lua files in the family f. General code can
