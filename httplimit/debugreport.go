@@ -203,7 +203,7 @@ func (r *debugRule) OtherCounts() (counts []debugCount) {
 	return counts
 }
 
-// words returns a name such as store_denied with spaces in place of the underscores.
+// words returns a name such as shadow_denied with spaces in place of the underscores.
 func words(name string) string {
 	text := []byte(name)
 	for i, c := range text {

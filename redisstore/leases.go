@@ -107,8 +107,8 @@ func newLeases(set *settings, notes leaseNotes) *leases {
 	return ls
 }
 
-// A stateID identifies a state by two 64-bit hashes of the name of the rule and the key, so that a map does not have
-// to keep these texts. The hashes are valid only in this process.
+// A stateID identifies a state by two 64-bit hashes of the name of the rule and the key, so that its size does not
+// depend on the length of these texts. The hashes are valid only in this process.
 type stateID [2]uint64
 
 var (

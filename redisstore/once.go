@@ -38,9 +38,10 @@ type retryable struct {
 
 // Once charges asks as [Store.Take] does, but a request that is sent several times is charged only once; see
 // [ratelimit.Store]. The server keeps the answers for the TTL of the request, in the Cluster slot of the
-// client. If the keys of some asks are in other slots, Once charges these asks first. It gives these charges
-// back if the request was granted before or is denied. If the reply to the last call is lost, these charges
-// stay. Once uses neither the denial cache nor units that were taken ahead of requests.
+// client, and gives them to at most 100 repetitions of the request. If the keys of some asks are in other
+// slots, Once charges these asks first. It gives these charges back if the request was granted before or is
+// denied. If the reply to the last call is lost, these charges stay. Once uses neither the denial cache nor
+// units that were taken ahead of requests.
 //
 // If the asks are in several slots, Once makes two calls, one after the other, and a third to give units back.
 // The time of [WithTimeout] applies to each.
