@@ -18,8 +18,8 @@ import (
 // maxOverrides is the largest number of overrides that a limiter may have in the server.
 const maxOverrides = 10_000
 
-// maxInstant is the last microsecond after the Unix epoch that a double, the number type of Lua, holds exactly. An
-// override that ends later than that is stored as one without an end, so the server never removes it.
+// maxInstant is the last microsecond after the Unix epoch that a double, the number type of Lua, holds exactly. For an
+// override that ends later, the script is told no end, so the server never removes the override.
 const maxInstant = 1<<53 - 1
 
 // overrideKeys returns the names of the four keys in the server that have the overrides of a limiter; see override.lua. No
