@@ -45,8 +45,8 @@ type Table[S any, A Algorithm[S]] struct {
 	grow sync.Mutex
 }
 
-// A directory maps the first bits of a hash to a shard. A shard whose prefix has fewer bits than that,
-// because it has not split often, is in several neighbouring entries of the field shards.
+// A directory maps the first bits of a hash to a shard. A shard that has not split often has a shorter prefix,
+// which stands for several values of these bits. It is then in several neighbouring entries of the field shards.
 type directory[S any, A Algorithm[S]] struct {
 	shift  uint8 // 64 minus the number of first bits of a hash that select the shard
 	shards []atomic.Pointer[Shard[S, A]]

@@ -47,8 +47,8 @@ func (n *node[R, G]) setChildren(children []*node[R, G]) {
 	}
 }
 
-// find returns the group of the longest prefix of text that has a group in the tree at n. If there is
-// none, find returns the group best.
+// find returns the group of the longest prefix of text that has a group in the tree at n. If no prefix
+// of text has a group, find returns the group that the caller passed as best.
 func (n *node[R, G]) find(text string, best *Group[R, G]) *Group[R, G] {
 	for {
 		if n.prefix != nil {
@@ -207,9 +207,9 @@ func sharedLen(a, b string) int {
 
 // A refresh is used after the rules of one pattern have changed. It replaces the groups of narrower
 // patterns to which the changed rules apply, so that the values of these groups are made again.
-// Additional rules apply to all groups of narrower patterns. Another rule applies to such a group only
-// if neither this group nor a group between it and the changed pattern has a rule that can be the best
-// match.
+// Additional rules apply to all groups of narrower patterns. A rule that is not additional does not apply
+// to a group of a narrower pattern if this group has a rule that can be the best match, or if a group
+// between the two patterns has such a rule.
 type refresh[R Rule, G any] struct {
 	all    bool           // whether a changed rule is additional, so that it applies to all groups
 	groups []*Group[R, G] // the groups of single endpoints that have been replaced

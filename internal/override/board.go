@@ -25,7 +25,8 @@ const (
 // decides.
 func inOrder() [numLayers]Layer { return [...]Layer{Code, Shared, File} }
 
-// MaxOwn and MaxShared are the largest numbers of overrides that the layer Code or File, and the list in a store, can have.
+// MaxOwn is the largest number of overrides in the layer Code, and also in the layer File. MaxShared is the largest number of
+// overrides in the list that a store keeps.
 const (
 	MaxOwn    = 1 << 16
 	MaxShared = 10_000
@@ -35,7 +36,7 @@ const (
 type Host struct {
 	Wall   func() time.Time                  // the date and the time of day, by which overrides end
 	Now    func() keytable.Instant           // the instant now, by the clock with which the limiter decides
-	Change func(commit func(), touched *Set) // calls commit, then decides again on waiting callers to whom an override in touched applies
+	Change func(commit func(), touched *Set) // calls the function commit; then decides again for waiting callers that have an override in the Set
 	Source Source                            // the list in a store that processes share; nil if the limiter has none
 }
 
@@ -121,9 +122,9 @@ func (b *Board) Apply(l Layer, changes []Entry, whole bool) (n int, ok bool) {
 	return n, true
 }
 
-// plan plans a change of the layer l, as Apply says, at the time now. The result touched has the changes and what they replace:
-// only requests that it meets may be decided differently afterwards. The result n is how many overrides the layer will have.
-// The function commit makes the change. The caller holds b.mu.
+// plan plans a change of the layer l, as the method Apply describes it, at the time now. The first result is a Set with the new
+// overrides and those that they replace: the change matters only to requests to which an override in this Set applies. The
+// second result is how many overrides the layer will have. The third is a function that makes the change. The caller holds b.mu.
 func (b *Board) plan(l Layer, changes []Entry, whole bool, now time.Time) (touched *Set, n int, commit func()) {
 	next := make(map[string][]Entry) // the clients and prefixes that change, with what they will have in the layer
 	old := func(whom string) []Entry {
@@ -219,10 +220,11 @@ func (b *Board) Live() (blocks, exemptions, rates int) {
 	return set.live(Block, now), set.live(Exempt, now), set.live(Rate, now)
 }
 
-// Time returns the time by which overrides end: that of the store, if processes share a list in it.
+// Time returns the time that decides which overrides have ended. It is the time of the store if processes share a list of
+// overrides in a store, and otherwise the time of this process.
 func (b *Board) Time() time.Time { return b.Wall().Add(time.Duration(b.ahead.Load())) }
 
-// Wake closes the channel that Changed returns, so that those who wait for a change decide again.
+// Wake closes the channel that Changed returns, so that goroutines that wait for a change decide again.
 func (b *Board) Wake() {
 	if changed := b.changed.Swap(nil); changed != nil {
 		close(*changed)

@@ -28,7 +28,8 @@ func (l *Lists) Edit(limiter string, changes []Entry, now time.Time) (n int, ok 
 	return l.lists[limiter].Edit(changes, now)
 }
 
-// Since returns what has changed in the List of the limiter, as [List.Since] says. Without a List, the version is zero.
+// Since returns what has changed in the List of the limiter, as [List.Since] says. If the limiter has no List, the version is
+// the zero Version.
 func (l *Lists) Since(limiter string, v Version) (now Version, set, lifted []Entry, whole bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -38,8 +39,8 @@ func (l *Lists) Since(limiter string, v Version) (now Version, set, lifted []Ent
 	return Version{}, nil, nil, v != Version{}
 }
 
-// A List is the list of overrides (exceptions to the rules) of one limiter in a store in memory. It also knows which were
-// lifted (removed), so that a reader can ask for what has changed. It is not safe for concurrent use.
+// A List is the list of overrides (exceptions to the rules) of one limiter in a store in memory. It also knows which overrides
+// were lifted (removed), so that a reader can ask for what has changed. It is not safe for concurrent use.
 type List struct {
 	version Version
 	items   map[string][]item // by Entry.whom
@@ -49,7 +50,7 @@ type List struct {
 // An item is an override, or a note that it was lifted (removed).
 type item struct {
 	Entry
-	number uint64 // the Version.Number of the List since this item was set or lifted
+	number uint64 // the Version.Number that the List got when this item was set or lifted
 	lifted bool
 }
 
@@ -117,8 +118,8 @@ func (l *List) forget() (n int) {
 	return n
 }
 
-// Since returns what has changed since the given version: what was set and what was lifted. If whole is true, set is the
-// whole list.
+// Since returns the present version, and what has changed since the given version: the overrides that were set, and the
+// overrides that were lifted (removed). If the last result is true, the second result is the whole list instead.
 func (l *List) Since(v Version) (now Version, set, lifted []Entry, whole bool) {
 	if whole = v.List != l.version.List || v.Number < l.dropped; whole {
 		v.Number = 0
