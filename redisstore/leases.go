@@ -50,7 +50,7 @@ type leaseNotes interface {
 
 const (
 	// soon decides whether a key has many requests: if a call for a key comes within this time after
-	// the previous one, it takes more units ahead of requests than that one.
+	// the previous call, it takes more units ahead of requests than the previous call did.
 	soon = 100 * time.Millisecond
 
 	// leaseTerm is how long units are kept that were taken ahead of requests and not spent; only
@@ -116,7 +116,7 @@ var (
 	ruleSeed = maphash.MakeSeed()
 )
 
-// stateIDOf returns the identity of the state that the ask names by its rule and key.
+// stateIDOf returns the identity of the state from which the request a is decided: of its rule and its key.
 func stateIDOf(a *ratelimit.Ask) stateID {
 	rule := maphash.String(ruleSeed, a.Rule) // one hash is enough: there are few rules
 	return stateID{maphash.String(keySeeds[0], a.Key) ^ rule, maphash.String(keySeeds[1], a.Key) ^ rule}
@@ -132,8 +132,8 @@ func (ls *leases) of(a *ratelimit.Ask) *lease {
 	return l
 }
 
-// spend grants the ask from the units that were taken ahead of requests. It returns false if these units
-// are too few. If the field Look of the ask is true, nothing is spent.
+// spend grants the request a from the units that were taken ahead of requests. It returns false if these units
+// are too few. If the field Look of the request is true, nothing is spent.
 func (ls *leases) spend(a *ratelimit.Ask) (ratelimit.Result, bool) {
 	if ls == nil || a.N < 0 || penalized(a) {
 		return ratelimit.Result{}, false

@@ -81,8 +81,8 @@ func (ls *leases) giveBack(key string, lots ...lot) {
 }
 
 // The method refund gives back the lots of r, one after the other. If a call fails, the server may still have
-// given the units back. So the next try has the same number: if the server has seen this number, it does
-// nothing.
+// given the units back. Each return of a lot therefore has a number, and a repeated try uses the same number
+// again: if the server has already seen this number, it does nothing.
 func (ls *leases) refund(r *refund) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
