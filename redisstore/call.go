@@ -51,8 +51,8 @@ type shared struct {
 	lease          leaseCall
 }
 
-// tail returns the arguments of the script that follow the costs: those for taking units for later requests, or
-// those for a Penalty.
+// tail returns the arguments of the script that follow the costs: the arguments for taking units for later
+// requests, or the arguments for a Penalty, or none.
 func (s *shared) tail() []any {
 	switch {
 	case s.ahead > 0:

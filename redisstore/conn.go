@@ -297,7 +297,7 @@ func (c *conn) learnRoutes(call *call) {
 }
 
 // results returns one result for each caller of a shared call (a call for one key that several callers may
-// join). For any other call, and for one that has failed, it returns nil. It also stores in the denial cache
+// join). For any other call, and for a failed call, it returns nil. It also stores in the denial cache
 // what the reply shows of the key, and in the leases the units that the call has taken for later requests.
 // If it cannot read the reply, it sets call.err.
 func (c *conn) results(call *call) []ratelimit.Result {

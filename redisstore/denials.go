@@ -128,8 +128,8 @@ func (d *denials) keep(id stateID, known *denial, denied bool) {
 	shard.held[id] = known
 }
 
-// makeRoom makes room for one more state in a shard. It looks at two arbitrary states and drops those that
-// have expired, so that over time all expired states are dropped. If the shard is full, it drops at least
+// makeRoom makes room for one more state in a shard. It looks at two arbitrary states and drops each of them
+// that has expired, so that over time all expired states are dropped. If the shard is full, it drops at least
 // one state. The argument now is the time by the clock of the conn.
 func (d *denials) makeRoom(shard *denialShard, now time.Duration) {
 	looked := 0

@@ -116,7 +116,7 @@ var (
 	ruleSeed = maphash.MakeSeed()
 )
 
-// stateIDOf returns the identity of the state from which the request a is decided: of its rule and its key.
+// stateIDOf returns the identity of the state that belongs to the rule and the key of the request a.
 func stateIDOf(a *ratelimit.Ask) stateID {
 	rule := maphash.String(ruleSeed, a.Rule) // one hash is enough: there are few rules
 	return stateID{maphash.String(keySeeds[0], a.Key) ^ rule, maphash.String(keySeeds[1], a.Key) ^ rule}
@@ -205,9 +205,9 @@ func (ls *leases) ahead(shared *shared) (units, reserve int64, call leaseCall) {
 }
 
 // The method replace stores the lease l for the state with this id, in place of the state's old lease. If the
-// state has no old lease, replace first looks at two arbitrary leases of other states. Of these two, it drops
-// those for whose keys the server was not called during the last 2*ls.term. If there are already maxLeases
-// leases, it drops at least one of the two in any case. The caller must hold ls.mu.
+// state has no old lease, replace first looks at two arbitrary leases of other states. It drops such a lease
+// if the server was not called for its key during the last 2*ls.term. If there are already maxLeases leases,
+// it drops at least one of the two in any case. The caller must hold ls.mu.
 func (ls *leases) replace(id stateID, l *lease) {
 	if old := ls.held[id]; old != nil {
 		l.noted = old.noted && old.key == l.key

@@ -226,8 +226,8 @@ func unrun(err error) bool {
 	return errors.As(err, &e) && (e.NotSent() || e.Class != ClassTimeout && e.Class != ClassConnection && e.Class != ClassOther)
 }
 
-// The method pass reports whether all items whose indexes are in parts were granted, except those in
-// shadow mode, whose denials do not count.
+// The method pass reports whether all items whose indexes are in parts were granted. Items in shadow mode are
+// left out, because their denials do not count.
 func (r *retryable) pass(parts ...[]int) bool {
 	for _, part := range parts {
 		for _, i := range part {

@@ -23,7 +23,7 @@ const maxOverrides = 10_000
 const maxInstant = 1<<53 - 1
 
 // overrideKeys returns the names of the four keys in the server that have the overrides of a limiter; see override.lua. No
-// state has such a name: in the braces, the names of states begin with c or k, and these names with o.
+// state has such a name: the text in braces begins with o here, but with c or k in the name of a state.
 func (s *settings) overrideKeys(limiter string) []string {
 	var b strings.Builder
 	b.WriteString(s.prefix + ":{o")

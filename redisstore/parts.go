@@ -90,8 +90,8 @@ func (p *partial) Unwrap() error { return p.error }
 // joinFailures joins the errors of several calls. errs[i] is the error of the call for the items at the
 // indexes in parts[i]. joinFailures returns nil if no call failed, and the error of ctx if ctx has ended.
 // Otherwise it returns a partial that names the failed parts of the Cluster and wraps the first of their
-// errors. If the method Answered of an error returns true, the server of that part works. The partial names
-// the parts with such errors only if there are no other errors.
+// errors. If the method Answered of an error returns true, the server of that part works although the call
+// failed. Parts with such errors are named only if no part has another error.
 func joinFailures(ctx context.Context, errs []error, items []item, parts [][]int) error {
 	var failed, answered partial
 	for i, err := range errs {

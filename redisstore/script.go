@@ -127,7 +127,7 @@ var onceScripts = scripts{text: func(f family) string {
 	return startLua + onceLua + deciding(f, "") + onceEndLua
 }}
 
-// overrideScript changes the overrides of a limiter, and overridesScript reads what has changed.
+// overrideScript changes the list of overrides of a limiter, and overridesScript reads what has changed in it.
 var (
 	overrideScript  = newScript(startLua + overrideLua)
 	overridesScript = newScript(startLua + overridesLua)

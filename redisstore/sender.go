@@ -102,8 +102,8 @@ func (s *sender) ask(ctx context.Context, it *item) ([]ratelimit.Result, error) 
 	return o.results, o.err
 }
 
-// The method join returns the call, perhaps shared with other callers, that will decide the given
-// item (a request for units of one key). The caller must hold s.mu.
+// The method join returns the call that will decide the given item (a request for units of one key). Other
+// callers may share this call. The caller must hold s.mu.
 func (s *sender) join(it *item) *call {
 	key := it.key.text
 	queue := s.keyQueues[key]

@@ -144,8 +144,8 @@ func (c *settlement) add(it *item, n, stay int64, a *answer) {
 	c.args = append(c.args, it.letter(), strconv.FormatUint(it.id, 10), n, stay, a.at, a.before, a.after)
 }
 
-// The method addHold adds to the arguments of the script the hold that the given item names, which counts n units as in
-// flight. If stay is 0, the hold ends, and otherwise it lasts for the Per of its rate from now on.
+// The method addHold adds a hold, which counts n units as in flight, to the arguments of the script: the hold that the field
+// id of the item names. If stay is 0, the hold ends. Otherwise it lasts for the Per of its rate from now on.
 func (c *settlement) addHold(it *item, n, stay int64) {
 	c.add(it, n, stay, &answer{at: strconv.FormatInt(it.unit, 10)})
 }

@@ -13,9 +13,9 @@ import (
 //
 // All units granted at one instant share an entry. The newest entry is in the Log itself. The
 // older entries are in a ring buffer, which doubles its length when it is full. Each entry holds
-// the total of all units granted so far. So the units of several entries in a row are the
-// difference of two totals, and a binary search finds the entry at which a given number of units
-// is reached.
+// the total of all units granted up to its instant. So the units of several entries in a row are
+// the difference of two totals, and a binary search finds the entry at which a given number of
+// units is reached.
 type Log struct {
 	last  keytable.Instant // instant of the newest entry
 	total uint32           // running total of all granted units, including the newest entry, modulo 2^32

@@ -36,7 +36,7 @@ type Request struct {
 	IP       string            `json:"ip,omitempty"`       // the address that the request comes from
 	Tier     string            `json:"tier,omitempty"`     // the client's plan
 	Attrs    map[string]string `json:"attrs,omitempty"`    // further properties by name
-	Rules    []string          `json:"rules,omitempty"`    // names of rules that apply instead of those that match Endpoint
+	Rules    []string          `json:"rules,omitempty"`    // names of rules that apply instead of the rules that match Endpoint
 	Cost     int               `json:"cost,omitempty"`     // units that the request takes; 0 means 1
 	Costs    []cost            `json:"costs,omitempty"`    // what the request costs in other units, such as bytes
 	ID       string            `json:"id,omitempty"`       // names the request, so that a retry is not charged again

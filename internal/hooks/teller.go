@@ -13,7 +13,7 @@ import (
 // key, and SetRate is called again. The zero Teller is ready for use.
 type Teller[K, R comparable] struct {
 	plan []telling[K, R]  // the calls of SetRate that the current plan needs
-	told []*telling[K, R] // the calls of SetRate that have been made, including those of earlier plans
+	told []*telling[K, R] // the calls of SetRate that have been made, including calls of earlier plans
 }
 
 // A telling describes one call of SetRate.

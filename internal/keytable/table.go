@@ -23,7 +23,7 @@ import (
 // An Algorithm is the configuration of one limiter. Its methods answer the questions that the
 // table has about the states of keys. The zero S is the state of a key that was never used.
 type Algorithm[S any] interface {
-	// Idle reports whether, at the instant now, the state s equals that of a key that was never used.
+	// Idle reports whether, at the instant now, the state s equals the state of a key that was never used.
 	Idle(s *S, now Instant) bool
 
 	// Inherit returns the first state of a key that gets a slot of its own and so far shared the
@@ -132,8 +132,8 @@ func (t *Table[S, A]) Counts() (sum Counts) {
 func (t *Table[S, A]) Reconfigure(alg A, convert func(h Hash, s *S, shared bool)) {
 	t.visit(func(s *Shard[S, A]) {
 		for i := range s.slots {
-			// Skip a state that owes nothing even at the earliest instant. It is not in use, for example
-			// after Reset.
+			// Skip a state that is idle even at the earliest instant. Such a state was never used, or not
+			// since a Reset.
 			if at := &s.slots[i]; at.hash.Hi != 0 && !s.Algorithm.Idle(&at.state, 0) {
 				convert(at.hash, &at.state, false)
 			}

@@ -172,7 +172,7 @@ func (g *Group[R, G]) counted() *Group[R, G] {
 }
 
 // A Set holds all rules of a limiter that have a pattern. It never changes: the method Replace returns
-// another Set, which shares memory with the old one where both are the same.
+// another Set, which shares memory with the old Set where the two Sets are the same.
 type Set[R Rule, G any] struct {
 	Exact Map[*Group[R, G]] // the groups of single endpoints, by endpoint
 

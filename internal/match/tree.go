@@ -179,8 +179,8 @@ func (n *node[R, G]) with(text string, change func(n *node[R, G])) *node[R, G] {
 }
 
 // setChild makes the node child the child of n with the index i. If i is -1, it adds the node as a new
-// child. If the node is nil, it removes the child with the index i. n is a copy that only the caller
-// has, but its slice of children is shared with the original.
+// child. If the node is nil, it removes the child with the index i. The node n is a copy that only the
+// caller has, but its slice of children is shared with the original.
 func (n *node[R, G]) setChild(i int, child *node[R, G]) {
 	switch {
 	case i < 0 && child == nil:
@@ -229,8 +229,8 @@ func (r *refresh[R, G]) node(n *node[R, G]) *node[R, G] {
 	return &c
 }
 
-// The method below replaces those groups below the prefix of n to which the changed rules apply. n is a
-// copy that only the caller has.
+// The method below replaces the groups below the prefix of n to which the changed rules apply. The node n
+// is a copy that only the caller has.
 func (r *refresh[R, G]) below(n *node[R, G]) {
 	if n.exact != nil && (r.all || !n.exact.enforces) {
 		n.exact = n.exact.anew()

@@ -21,8 +21,8 @@ const (
 	numLayers
 )
 
-// inOrder returns the layers, the strongest first: if two layers have equal overrides, the one in the first of these layers
-// decides.
+// inOrder returns the layers, the strongest first: if two overrides for one client and the same rules have the same effect and
+// end at the same time, the override in the stronger layer decides.
 func inOrder() [numLayers]Layer { return [...]Layer{Code, Shared, File} }
 
 // MaxOwn is the largest number of overrides in the layer Code, and also in the layer File. MaxShared is the largest number of
@@ -105,8 +105,8 @@ func (b *Board) All() (all []Entry) {
 }
 
 // Apply changes the layer l: each of the changes adds an override or, if its Effect is Lift, removes others. If whole is true,
-// the changes that have not ended yet replace the whole layer. The result n is how many overrides the layer has then. If these
-// would be more than MaxOwn, nothing changes, and ok is false.
+// the changes that have not ended yet replace the whole layer. The result n is how many overrides the layer has then. If n would
+// be above MaxOwn, nothing changes, and the result ok is false.
 func (b *Board) Apply(l Layer, changes []Entry, whole bool) (n int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,7 +124,8 @@ func (b *Board) Apply(l Layer, changes []Entry, whole bool) (n int, ok bool) {
 
 // plan plans a change of the layer l, as the method Apply describes it, at the time now. The first result is a Set with the new
 // overrides and those that they replace: the change matters only to requests to which an override in this Set applies. The
-// second result is how many overrides the layer will have. The third is a function that makes the change. The caller holds b.mu.
+// second result is how many overrides the layer will have. The third result is a function that makes the change. The caller
+// holds b.mu.
 func (b *Board) plan(l Layer, changes []Entry, whole bool, now time.Time) (touched *Set, n int, commit func()) {
 	next := make(map[string][]Entry) // the clients and prefixes that change, with what they will have in the layer
 	old := func(whom string) []Entry {
@@ -185,8 +186,8 @@ func (b *Board) plan(l Layer, changes []Entry, whole bool, now time.Time) (touch
 	}
 }
 
-// minSweep is a number of overrides: a change of a layer that has fewer does not look for those that have ended, to remove
-// them.
+// minSweep is a number of overrides: a change of a layer with fewer overrides does not look for overrides that have ended, to
+// remove them.
 const minSweep = 1024
 
 // Changed returns a channel that is closed when the overrides change.

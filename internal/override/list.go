@@ -57,8 +57,8 @@ type item struct {
 // NewList returns an empty List.
 func NewList() *List { return &List{version: Version{List: max(rand.Uint64(), 1)}} }
 
-// Edit sets or lifts (removes) the given overrides at the time now. It returns how many overrides the List has then. If these
-// would be more than MaxShared, the List stays as it is, ok is false, and n is how many it would have had.
+// Edit sets or lifts (removes) the given overrides at the time now. The result n is how many overrides the List has then. If n
+// is above MaxShared, the result ok is false, and the List stays as it was.
 func (l *List) Edit(changes []Entry, now time.Time) (n int, ok bool) {
 	next := List{l.version, make(map[string][]item, len(l.items)), l.dropped}
 	next.version.Number++

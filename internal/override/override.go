@@ -29,7 +29,7 @@ const (
 	Pardon Effect = "pardon"
 )
 
-// rank orders the effects of overrides that are equally specific: the one with the lowest rank decides.
+// rank orders the effects of overrides that are equally specific: the override whose effect has the lowest rank decides.
 func rank(e Effect) int { return slices.Index([]Effect{Block, Exempt, Rate}, e) }
 
 // An Override is an exception to the rules of a limiter, for one client or for some addresses: it blocks them, exempts them, or
@@ -39,7 +39,7 @@ type Override struct {
 	IP     string        // an address or a prefix; empty if it is for a client
 	Rules  []string      // the names of the rules that it is for; none: all rules
 	Effect Effect        // what it does
-	Rate   ratetext.Rate // the rate of the client or address, in place of that of the rules; set only for the effect Rate
+	Rate   ratetext.Rate // the rate of the client or address, in place of the rate of the rules; set only for the effect Rate
 	Until  time.Time     // when it ends; zero if it does not
 	Note   string        // a text for operators, which decides nothing
 }
@@ -162,7 +162,7 @@ func (e *Entry) IsFor(rule string) bool {
 	return found || len(e.Rules) == 0
 }
 
-// compare orders the overrides of one client or prefix: those that decide before others come first.
+// compare orders the overrides of one client or prefix: an override that decides before another comes first.
 func compare(a, b Entry) int {
 	if named := len(a.Rules) > 0; named != (len(b.Rules) > 0) {
 		if named {
@@ -182,8 +182,8 @@ func compare(a, b Entry) int {
 }
 
 // ParsePrefix returns the addresses that text names: an address such as "203.0.113.9", or a prefix such as
-// "10.0.0.0/8". IPv4 addresses in IPv6 count as IPv4, and the zone of an address is dropped. If text is neither, or if a
-// prefix has bits set beyond its length, problem says what the text must be.
+// "10.0.0.0/8". IPv4 addresses in IPv6 count as IPv4, and the zone of an address is dropped. If text is neither an address
+// nor a prefix, or if a prefix has bits set beyond its length, problem says what the text must be.
 func ParsePrefix(text string) (prefix netip.Prefix, problem string) {
 	const form = `must be an address, such as "203.0.113.9", or a prefix, such as "10.0.0.0/8"`
 	if addr, err := netip.ParseAddr(text); err == nil {

@@ -39,7 +39,7 @@ func (b *Board) For(ctx context.Context) At {
 
 // A Ruling is what overrides (exceptions to the rules) say about one request and its rules.
 type Ruling struct {
-	Block *Entry // the block that denies the request, the one that ends last; nil if there is none
+	Block *Entry // the block that denies the request; if there are several, the block that ends last; nil if there is none
 	Freed int    // from how many rules the request is exempt
 	Rated int    // how many rules have the rate of an override
 

@@ -51,7 +51,7 @@ func (b *Board) Poll() {
 // errStale means that another goroutine has changed the copy of the list in the store meanwhile.
 var errStale = errors.New("ratelimit: the overrides have changed meanwhile")
 
-// Read reads what has changed in the list in the store, and changes the copy in this process. The error is that of the Source.
+// Read reads what has changed in the list in the store, and changes the copy in this process. It fails if the Source fails.
 func (b *Board) Read(ctx context.Context) (err error) {
 	const tries = 10
 	for range tries {

@@ -8,8 +8,8 @@ import (
 )
 
 // A table finds the prefixes that contain a given address, with their overrides. Two prefixes are either disjoint, or one
-// lies inside the other. So in the order of their first addresses, with the shorter prefix first, each prefix is followed
-// by those inside it.
+// lies inside the other. They are sorted by their first addresses; if two have the same first address, the shorter prefix
+// comes first. In this order, each prefix is followed by the prefixes inside it.
 type table struct {
 	starts []uint128 // the first address of each node; a search reads only these, which lie close together
 	nodes  []*node   // sorted as described above
@@ -117,7 +117,8 @@ func covering(n *node, addr netip.Addr, bits int) *node {
 
 // find returns the node of the longest prefix that contains an address. It can also look for a prefix of addresses: then addr
 // is the first of these addresses, and bits is the length of the prefix, which is less than the length of an address. The first
-// result is then the longest prefix that contains all of them, and the second result has the nodes inside with a block.
+// result is then the longest prefix that contains all these addresses, and the second result has the nodes of longer prefixes
+// that contain some of them and have a block.
 func (t *table) find(addr netip.Addr, bits int) (near *node, inside []*node) {
 	start := numberOf(addr)
 	after := sort.Search(len(t.starts), func(i int) bool { return start.less(t.starts[i]) })
