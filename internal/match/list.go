@@ -39,11 +39,11 @@ func (l List[R]) Position(r R) int {
 	return i
 }
 
-// With returns a List in which one rule is replaced: the rule in the parameter to takes the place of
-// the rule in the parameter from. If from is the zero R, With only adds a rule, behind all others but
-// the default rule. If to is the zero R, With only removes a rule. The caller must make the method
-// Index of the new rule return the result index from now on. l must be the newest List, because next
-// may share memory with l.
+// With returns a List in which one rule (the parameter from) is replaced by another (the parameter to).
+// If the rule to replace is the zero R, With only adds a rule, behind all others but the default rule. If
+// the new rule is the zero R, With only removes a rule. The second result is a number: from now on, the
+// method Index of the new rule must return it. With must be called on the newest List only, because the new
+// List may share memory with l.
 func (l List[R]) With(from, to R) (next List[R], index int) {
 	var none R
 	named := l.NumNamed()

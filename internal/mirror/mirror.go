@@ -1,12 +1,12 @@
-// Package mirror copies values between structs whose fields have the same names, but other types: those of the root package, which
-// no internal package may import, and those of an internal package that the root calls.
+// Package mirror copies values between structs whose fields have the same names, but different types. One struct is of the root
+// package, which no internal package may import; the other struct is of an internal package that the root package calls.
 package mirror
 
 import "reflect"
 
-// Copy sets each field of the struct that to points to from the field of the same name in the struct that from points to. The
-// types of two such fields may differ, but one must be convertible to the other, or both are structs, or pointers to structs, or
-// lists of structs. An empty list of structs becomes nil.
+// Copy sets the fields of one struct from the fields with the same names of another struct. Its two parameters are pointers:
+// first to the struct that changes, then to the struct that is read. The types of two fields with one name may differ, but one
+// must be convertible to the other, or both are structs, pointers to structs or lists of structs. An empty list becomes nil.
 func Copy(to, from any) { copyValue(reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem()) }
 
 func copyValue(to, from reflect.Value) {
