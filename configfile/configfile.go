@@ -48,7 +48,7 @@ type File struct {
 
 // Parse reads a document. The document must be one JSON value in UTF-8 of at most 4 MiB. It may nest
 // objects and lists 32 levels deep, and must not repeat a name within an object. Parse skips a byte
-// order mark, and keeps all digits of numbers. Errors use name as the name of the file.
+// order mark, and keeps all digits of numbers. The parameter name is the name of the file in errors.
 //
 // Parse does not check the rules, because only a limiter knows its custom algorithms: [File.New] and
 // [File.Apply] check the rules. For each problem with the document itself, Parse returns an [*Error].
@@ -170,9 +170,9 @@ func (f *File) take(document any) error {
 	return r.Err()
 }
 
-// documentHint explains an unknown field of a document. If a document may have this field under another
-// name, reason and meant give the right name: "defaultRule" should be "default". If the field belongs in
-// a rule, reason says so. For all other fields, reason is empty.
+// documentHint explains an unknown field of a document, for the text of an error. If the field has another
+// name in a document, as "defaultRule" should be "default", both results give the right name. If the field
+// belongs in a rule, the result reason says so. For all other fields, both results are empty.
 func documentHint(name string, _ any) (reason string, meant []string) {
 	switch confmap.Fold(name) {
 	case "configs":
