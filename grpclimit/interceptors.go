@@ -21,8 +21,8 @@ import (
 
 // Interceptors limit the calls to one gRPC server, or the calls of one gRPC client. [New] makes them.
 //
-// Several Interceptors can limit the same call, such as one by address before the authentication and
-// one by user after it. Each of them charges the call.
+// A server can use several Interceptors, for example to limit calls by address before the
+// authentication, and by user after the authentication. All of them charge the call.
 //
 // Register them before interceptors that set header metadata, because a gRPC client retries a denied
 // call only if the server has sent no header.
@@ -31,7 +31,7 @@ type Interceptors struct {
 	config     Config                // the Config from New with its defaults filled in, except for Endpoint
 	names      *httplimit.Middleware // the HTTP middleware, which turns the address of a client into its name
 	forwarding string                // the name of the metadata in which proxies send the address of the client
-	unproxied  bool                  // whether Config.Proxies trusts no such metadata
+	unproxied  bool                  // whether Config.Proxies trusts no proxies
 	shown      atomic.Pointer[ruleTable]
 	logs       logs
 }
@@ -100,7 +100,7 @@ func (i *Interceptors) admit(ctx context.Context, method string, holds bool) (en
 	return end, err
 }
 
-// nothing is the function end that admit returns for a call that no rule counts as in flight: it does nothing.
+// The function nothing does nothing. If no rule counts a call as running, admit returns it as the function end.
 func nothing() {}
 
 func (i *Interceptors) skips(method string) bool {
@@ -151,7 +151,7 @@ func (i *Interceptors) decide(ctx context.Context, c *caller, holds bool) (end f
 		res, each, err = i.limiter.CheckAll(asked, c.request, memory[:0])
 	}
 	i.warnOfDoubt(doubt)
-	each = slices.DeleteFunc(each, func(res ratelimit.Result) bool { return res.Advised }) // denials in ModeAdvise do not count
+	each = slices.DeleteFunc(each, func(res ratelimit.Result) bool { return res.Advised }) // rules in ModeAdvise deny no calls
 	if err != nil {
 		if res == (ratelimit.Result{}) {
 			return nil, 0, i.failure(ctx, err, logRefused)
@@ -169,8 +169,9 @@ func (i *Interceptors) decide(ctx context.Context, c *caller, holds bool) (end f
 	return nil, res.RetryAfter, i.denial(res, each, false)
 }
 
-// warnOfDoubt logs once that a request was limited although its address is exempt, because the address may be that of
-// a proxy. The Doubt d, the context of the request, has recorded whether this happened. d may be nil.
+// warnOfDoubt logs once that a request was limited although its address is exempt, because the address may belong to a
+// proxy. The context d, with which the limiter was asked, has recorded whether this happened. It is nil if the address
+// cannot belong to a proxy.
 func (i *Interceptors) warnOfDoubt(d *override.Doubt) {
 	if d != nil && d.Met() {
 		i.logs.once(warnExempt)
