@@ -10,7 +10,7 @@
 //	{"rules": [{"endpoint": "/search", "algorithm": "TokenBucket", "rate": "60/m"}], "default": {…}}
 //
 // or only the list of rules. [ratelimit.DecodeRules] describes the fields of a rule. The field "overrides"
-// may have a list of exceptions, whose fields are those of [ratelimit.Override]:
+// may have a list of exceptions, each with the fields of a [ratelimit.Override]:
 //
 //	{"rules": […], "overrides": [{"ip": "10.0.0.0/8", "effect": "exempt", "note": "office"}]}
 //
@@ -261,8 +261,8 @@ func closeLimiters(l *ratelimit.RateLimiter) {
 
 // Apply replaces the rules of l with the rules of f, as [ratelimit.RateLimiter.Reload] does: the keys
 // keep the units that they have used, and the rules keep what was set in code, such as functions. It also
-// replaces the overrides that an earlier file has set; those that were set in code stay. If f has problems,
-// Apply changes neither rules nor overrides, and the error joins an [*Error] for each problem.
+// replaces the overrides that an earlier file has set, but keeps the overrides that were set in code. If f
+// has problems, Apply changes nothing, and the error joins an [*Error] for each problem.
 func (f *File) Apply(l *ratelimit.RateLimiter) error { return f.applyIf(l, nil) }
 
 // applyIf does the work of Apply. If check is not nil, applyIf first calls it with the new rules. If check

@@ -169,7 +169,7 @@ var elsewhere = regexp.MustCompile(`^(is that of|must be nil:) (configs|defaultC
 
 // The function renamed returns the reason (the text of an error), but replaces in it the name of another rule
 // by the path of that rule in the file: package ratelimit writes configs[0], for example, where the file has
-// rules[0]. It returns a reason that names no other rule unchanged.
+// rules[0]. If the reason names no other rule, it stays unchanged.
 func renamed(reason string) string {
 	m := elsewhere.FindStringSubmatch(reason)
 	if m == nil {

@@ -201,8 +201,8 @@ func object(fields []ruleconfig.Field, value func(ruleconfig.Field) schema) sche
 	return schema{"type": "object", "properties": properties, "patternProperties": patterns, "additionalProperties": false}
 }
 
-// has returns the schema of an object that has at least one of the fields with these names, in any
-// spelling.
+// The function has returns the schema of an object that has at least one of the fields with these names,
+// in any spelling.
 func has(names ...string) schema {
 	var all []string
 	for _, name := range names {

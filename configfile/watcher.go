@@ -180,7 +180,7 @@ func sightOf(data []byte, err error) sight {
 	return sight{id: hash, hash: hash, data: data}
 }
 
-// readUntilStable reads the file until two reads in a row find the same content, and applies it if it is new.
+// readUntilStable reads the file until two reads in a row find the same content, and applies this content if it is new.
 func (w *Watcher) readUntilStable(ctx context.Context) {
 	var found reads
 	for n := range maxReads {

@@ -70,10 +70,10 @@ type Config struct {
 	BusyRetry time.Duration
 
 	// HoldExtend is for rules with [ratelimit.AlgorithmInFlight], which limit how many calls run at the same
-	// time. Such a rule counts a call until it ends, but only for the time Rate.Per of the rule. At the interval
-	// HoldExtend, the interceptors extend that time for each running call, so Per can be short. 0 means half of
-	// the shortest Per of these rules. If the store fails, the interceptors try again after an eighth of the
-	// interval. If HoldExtend is below 0, the time is not extended: a call no longer counts after Per.
+	// time. Such a rule counts a call until it ends, but not for longer than the Rate.Per of the rule. At the
+	// interval HoldExtend, the interceptors extend this time for each running call, so Per can be short. 0 means
+	// half of the shortest Per of these rules. If the store fails, the interceptors try again after an eighth of
+	// the interval. If HoldExtend is below 0, the time is not extended: a call no longer counts after Per.
 	HoldExtend time.Duration
 
 	// Log gets at most one line a minute for each kind of problem. The lines contain

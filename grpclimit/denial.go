@@ -95,7 +95,7 @@ const (
 )
 
 // The reason and the domain in the ErrorInfo of a denial, if the client is blocked by the Penalty of a rule or by an
-// Override. HTTP clients get a problem type with the same name as the reason.
+// Override. The package httplimit tells HTTP clients the same: its problem document has the type abnormal-usage-detected.
 const (
 	reasonBlocked = "ABNORMAL_USAGE_DETECTED"
 	reasonDomain  = "github.com/ratelimit-go/ratelimit"

@@ -69,7 +69,7 @@ func (l *logs) often(kind int, err error) {
 	l.logger().Error(troubles[kind], "error", err, "more", l.missed[kind].Swap(0))
 }
 
-// logs.decided writes err to the log, an error that the limiter returned together with a decision: a store has
+// logs.decided writes to the log the error err, which the limiter returned together with a decision: a store has
 // failed, or a rate is invalid. If err reports both, it is logged as a failure of the store.
 func (l *logs) decided(err error) {
 	kind := logStore
@@ -79,8 +79,8 @@ func (l *logs) decided(err error) {
 	l.often(kind, err)
 }
 
-// logs.undecided writes err, which the limiter returned without a decision, to the log as a problem of the given
-// kind. It leaves out the ID of a request, which may tell who the client is.
+// logs.undecided writes to the log the error err, which the limiter returned without a decision, as a problem of the
+// given kind. It leaves out the ID of a request, which may tell who the client is.
 func (l *logs) undecided(kind int, err error) {
 	if wrong := (*ratelimit.ConfigError)(nil); errors.As(err, &wrong) && wrong.Field == "id" {
 		if strings.HasSuffix(wrong.Reason, "WithRequestIDs") {
