@@ -72,16 +72,16 @@ type Config struct {
 	// RetryAfter of the Result is shorter, it is used instead. 0 means a second.
 	BusyRetry time.Duration
 
-	// Jitter, from 0 to 1, makes the waits that clients are told longer, each by a random fraction of the wait
-	// of at most Jitter: with 0.1, a client that must wait for 60 s is told to wait for 60 to 66 s. So
+	// Jitter, from 0 to 1, lengthens the waits that clients are told. A wait is lengthened by a random fraction
+	// of up to Jitter: with 0.1, a client that must wait for 60 s is told to wait for 60 to 66 s. So
 	// clients that were all denied until the end of one window do not come back at the same time.
 	// Jitter applies to Retry-After, to the parameter t of RateLimit and to Grpc-Retry-Pushback-Ms; in one
-	// response, the random part is the same for all. The limits do not change, and [Info] has the exact time.
+	// response, all of them use the same fraction. The limits do not change, and [Info] has the exact time.
 	Jitter float64
 
 	// HoldExtend is for rules with [ratelimit.AlgorithmInFlight], which limit how many requests run at the same
-	// time. Such a rule counts a request until it ends, but only for the time Rate.Per of the rule. At the
-	// interval HoldExtend, the Middleware extends that time for each running request, so Per can be short. 0
+	// time. Such a rule counts a request until it ends, but not for longer than the Rate.Per of the rule. At the
+	// interval HoldExtend, the Middleware extends this time for each running request, so Per can be short. 0
 	// means half of the shortest Per of these rules. If the store fails, the Middleware tries again after an eighth
 	// of the interval. If HoldExtend is below 0, the time is not extended: a request no longer counts after Per.
 	HoldExtend time.Duration

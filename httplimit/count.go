@@ -18,7 +18,7 @@ import (
 // countTerm is how long after the arrival of a request its units can be given back.
 const countTerm = 10 * time.Minute
 
-// countProblems returns the reasons why the limiter l cannot give units back.
+// countProblems returns the reasons why Config.Count cannot be used: the limiter l cannot give units back.
 func countProblems(l *ratelimit.RateLimiter) (problems []error) {
 	rules, defaultRule := l.Rules()
 	if defaultRule != nil {
@@ -52,9 +52,9 @@ func (m *Middleware) count(w http.ResponseWriter, r *http.Request, req ratelimit
 	status = http.StatusOK
 }
 
-// crowdSample says how often count looks for a key with more running requests than can be given back, which
-// are [engine.MaxOpen]. It looks when the number of all running requests is above MaxOpen, and a multiple of
-// crowdSample.
+// crowdSample says how often count looks for a key with too many running requests. The units of at most
+// [engine.MaxOpen] requests of one key can be given back. So count looks when more requests than this are running
+// in all, and their number is a multiple of crowdSample.
 const crowdSample = 64
 
 // warnOfCrowd logs once if a key of the request req has so many running requests that the units of the oldest

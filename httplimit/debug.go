@@ -192,7 +192,7 @@ func shortText(d time.Duration) string {
 // timeText returns the text of a time, in UTC.
 func timeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// plural returns a word in its singular, the second argument, if n is 1, and otherwise in its plural, the third.
+// plural returns its second argument, the singular of a word, if n is 1, and otherwise its third, the plural.
 func plural(n int, one, many string) string {
 	if n == 1 {
 		return one

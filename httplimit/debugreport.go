@@ -38,7 +38,7 @@ type debugRule struct {
 	Resolve    bool              `json:"resolve,omitempty"`
 	Tiers      map[string]string `json:"tiers,omitempty"`
 	Penalty    string            `json:"penalty,omitempty"`
-	Counts     map[string]uint64 `json:"counts"` // has the name of each count in RuleStats, such as "Denied", and its value
+	Counts     map[string]uint64 `json:"counts"` // each count of RuleStats, by the name of its field, such as "Denied"
 	LiveKeys   int               `json:"liveKeys"`
 }
 

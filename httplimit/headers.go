@@ -83,7 +83,7 @@ type shownRule struct {
 // this is RetryAfter. The result ok is false if the rule has all its units left, or if the time is not known.
 func (s *shownRule) next() (d time.Duration, ok bool) {
 	switch {
-	case s.holds: // the rule limits requests in flight, and nobody knows when one of them ends
+	case s.holds: // the rule limits how many requests run at once, and nobody knows when a running request ends
 		return 0, false
 	case !s.Allowed && s.RetryAfter != ratelimit.Never:
 		return s.RetryAfter, true
@@ -300,8 +300,8 @@ func (v *visit) legacy(shown []shownRule, epoch bool) {
 	}
 }
 
-// violated returns the names of those rules in shown that denied, as JSON strings with commas between
-// them.
+// violated returns the names of the rules in the slice shown that denied the request, as JSON strings with
+// commas between them.
 func violated(shown []shownRule) string {
 	var b strings.Builder
 	for i := range shown {

@@ -123,7 +123,7 @@ func (h *holds) quit(host string, p *queued, now keytable.Instant) (part float64
 	return p.part
 }
 
-// leave removes w, so that its stop is no longer called.
+// leave removes w, so that the function w.stop is no longer called.
 func (h *holds) leave(host string, w *watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

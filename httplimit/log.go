@@ -100,7 +100,7 @@ func (l *logs) often(kind int, err error) {
 	l.logger().Error(troubles[kind], "error", err, "more", l.missed[kind].Swap(0))
 }
 
-// logs.decided writes err to the log, an error that the limiter returned together with a decision: a store has
+// logs.decided writes to the log the error err, which the limiter returned together with a decision: a store has
 // failed, or a rate is invalid. If err reports both, it is logged as a failure of the store.
 func (l *logs) decided(err error) {
 	kind := logStore
@@ -110,8 +110,8 @@ func (l *logs) decided(err error) {
 	l.often(kind, err)
 }
 
-// logs.undecided writes err, which the limiter returned without a decision, to the log as a problem of the given
-// kind. It leaves out the ID of a request, which may tell who the client is.
+// logs.undecided writes to the log the error err, which the limiter returned without a decision, as a problem of the
+// given kind. It leaves out the ID of a request, which may tell who the client is.
 func (l *logs) undecided(kind int, err error) {
 	if wrong := (*ratelimit.ConfigError)(nil); errors.As(err, &wrong) && wrong.Field == "id" {
 		if strings.HasSuffix(wrong.Reason, "WithRequestIDs") {
@@ -153,8 +153,8 @@ func (l *logs) tier(name string) {
 	}
 }
 
-// logs.check writes err to the log, which Middleware.Check returns for rules that limit nothing because no route
-// has their Endpoint. It does nothing if err is nil.
+// logs.check writes to the log the error err, which Middleware.Check has returned because rules limit nothing: no
+// route has their Endpoint. It does nothing if err is nil.
 func (l *logs) check(err error) {
 	if err != nil {
 		l.logger().Warn("httplimit: rules limit nothing", "error", err)

@@ -15,15 +15,15 @@ import (
 
 // A Middleware limits the requests to HTTP handlers. [New] makes one.
 //
-// Several Middlewares can limit the same request. For example, one limits by address before the
-// authentication, and another limits by user after it. Each of them charges the request. A request
-// that reaches the same Middleware twice is charged once.
+// Several Middlewares can limit the same request. For example, one Middleware limits by address before
+// the authentication, and another Middleware limits by user after the authentication. Both charge the
+// request. A request that reaches the same Middleware twice is charged once.
 type Middleware struct {
 	limiter    *ratelimit.RateLimiter
 	number     uint64 // the number of this Middleware among all Middlewares of the process, counted from 1
 	config     Config // the Config from New with its defaults filled in, except for Endpoint
 	forwarding string // the canonical name of the header field in which proxies send the address of the client
-	unproxied  bool   // whether Config.Proxies trusts no proxies
+	unproxied  bool   // whether Config.Proxies trusts no proxy at all
 	shown      atomic.Pointer[policies]
 	checked    checked
 	counting   atomic.Int64  // number of requests now running whose units may be given back by Config.Count
@@ -137,7 +137,7 @@ func (m *Middleware) prepare(r *http.Request, req *ratelimit.Request) {
 
 // serve calls the next handler with the granted request r. units is the reservation of r, which ends when the
 // next handler returns. It is nil if r was charged without a reservation. A reservation is needed if
-// Config.Count is set, or if a rule limits the requests in flight.
+// Config.Count is set, or if a rule limits how many requests run at once.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit, units *ratelimit.Reservation) {
 	inner := r
 	if h.m.config.Info {
@@ -218,7 +218,7 @@ func (m *Middleware) Allow(w http.ResponseWriter, r *http.Request, req ratelimit
 // that it also runs if the handler panics.
 //
 // Units can be given back within term, as [ratelimit.RateLimiter.Reserve] says. Reserve fills in empty fields of req
-// as Allow does. If a rule limits the requests in flight, Reserve extends the Reservation at the interval of
+// as Allow does. If a rule limits how many requests run at once, Reserve extends the Reservation at the interval of
 // [Config.HoldExtend], until the context of r ends.
 //
 // If the limiter fails to decide and [Config.Error] lets the request pass, or the client is in one of

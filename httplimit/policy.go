@@ -35,7 +35,7 @@ type policy struct {
 	json        string // the name of the rule as a JSON string
 	hidden      bool   // whether the rule is not shown to clients
 	closed      bool   // whether the rule denies all requests while its store fails (OnStoreError is FailClosed)
-	holds       bool   // whether the rule limits the requests in flight (AlgorithmInFlight)
+	holds       bool   // whether the rule limits how many requests run at once (AlgorithmInFlight)
 	counts      string // the parameter of RateLimit-Policy for the unit, such as ;qu="content-bytes"; empty if the rule counts requests
 	defaultSpan span   // the rate for clients whose tier the rule does not name; zero if the rate is unknown
 	tiers       map[string]*span

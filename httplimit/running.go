@@ -9,8 +9,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/running"
 )
 
-// errHeldID is the error for a request that has an ID although a rule limits the requests in flight. A retry with
-// the same ID is granted without a new charge, so it would run without being counted by the rule.
+// errHeldID is the error for a request that has an ID although a rule limits how many requests run at once. A retry
+// with the same ID is granted without a new charge, so the retry would run without being counted by the rule.
 var errHeldID = wrong("id", "set", "must be empty beside a rule with the algorithm InFlight: a retry would run without being counted")
 
 // hold makes the rules that limit how many requests run at once count a request for as long as it runs. Without hold,
