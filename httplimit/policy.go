@@ -18,14 +18,14 @@ type policies struct {
 	rules       []ratelimit.Rule
 	defaultRule *ratelimit.Rule
 	all         []*policy
-	byName      map[string]*policy // all policies by the name of the rule; nil if there are 8 or fewer
+	byName      map[string]*policy // all policies by the name of the rule; nil for up to 8 policies, which are searched one by one
 	endpoints   map[string]string  // for each Endpoint of a rule, the name of the first rule that has it
 	tiers       map[string]bool    // the tiers that at least one rule has; nil if no rule has tiers
 	units       bool               // whether at least one rule has a Unit, and counts something other than requests
 	holds       time.Duration      // the shortest Per of the rules that limit how many requests run at once; 0 if no rule does
 }
 
-// few is the largest number of policies for which a linear search is faster than a map.
+// The constant few is the largest number of policies for which a linear search is faster than a map.
 const few = 8
 
 // A policy contains the texts that describe one rule to clients.
@@ -45,7 +45,7 @@ type policy struct {
 // come back.
 type span struct {
 	window int64         // seconds until all units are back, rounded up; 0 if clients are not sent this number
-	unit   time.Duration // the longest time until one more unit is back; 0 if units come back all at once, or if unknown
+	unit   time.Duration // the time in which one unit comes back, rounded up; 0 if all come back at once, or if it is not known
 	limit  int           // the most units that can be granted at once
 	item   string        // what RateLimit-Policy says of a rule with this rate; not used if the Result has another Limit
 }
