@@ -90,8 +90,9 @@ func NewKeys(names Names, count int, seed uint64) *Keys {
 
 // Next returns a random key. The string is valid only until the next call of Next or At.
 func (k *Keys) Next() string {
-	// Xorshift is a fast generator of random numbers. The high half of the product of x and count
-	// is a number below count, found without a division.
+	// Xorshift is a fast generator of random numbers. Mul64 then multiplies x, a random number of 64
+	// bits, by count. The high half of the product is a random number below count, found without a
+	// division.
 	x := k.state
 	x ^= x << 13
 	x ^= x >> 7

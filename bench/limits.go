@@ -18,8 +18,8 @@ type Limit struct {
 // forever is a period longer than any run, and short enough that no subject's arithmetic overflows.
 const forever = 30 * 24 * time.Hour
 
-// defaultRoom is how many keys a limiter of this module may hold. For a workload with more keys, it
-// may hold all of them.
+// defaultRoom is how many keys a limiter of this module may hold. If a workload has more keys than
+// this, the limiter may hold all keys of the workload.
 const defaultRoom = 1 << 20
 
 func room(w Workload) int { return max(w.Keys, defaultRoom) }
@@ -84,15 +84,15 @@ func bucketLimit(w Workload) Limit {
 	return Limit{Rate: 7, Per: 3 * time.Second, Burst: plenty, MaxKeys: room(w)}
 }
 
-// windowLimit returns the limit of a limiter that counts in windows, for the workload w. All calls
-// have the outcome that w names, as with bucketLimit. If w.Window is 0, mixed workloads have windows
-// of a millisecond, and all others have windows that are longer than the run.
+// windowLimit returns the limit of a limiter that counts in windows, for the workload w. All calls have
+// the outcome that w names, as with bucketLimit. If w.Window is 0, mixed workloads have windows of a
+// millisecond, and all others have windows that are longer than the run.
 //
-// If w.Window is not 0, windows end during the run, and the function Turn has used units in the window
-// before the first. Even with the outcome Denied, some calls are then allowed. A sliding window counter
-// allows one call in a microsecond, because the count of the previous window loses weight. A fixed
-// window allows the first calls of each window. In windows of a second, the timing begins after
-// these calls.
+// If w.Window is not 0, windows end during the run. Before the timing begins, the function Turn has
+// used units in a window. Even with the outcome Denied, some of the timed calls are then allowed. A
+// sliding window counter allows one call in a microsecond, because the count of the previous window
+// loses weight. A fixed window allows the first calls of each window. In windows of a second, the
+// timing begins after these calls.
 func windowLimit(w Workload) Limit {
 	perMs := 0
 	switch {
@@ -110,15 +110,15 @@ func windowLimit(w Workload) Limit {
 	return Limit{Rate: perMs * int(w.Window/time.Millisecond), Per: w.Window, MaxKeys: room(w)}
 }
 
-// logLimit returns the limit of a sliding window log for the workload w. A log stores each unit, so
-// its limit cannot be so large that it lasts for the whole run. If w.Window is 0 and all calls are
-// allowed, the limit is 1000 in ten microseconds, which is more than the calls that fit into that
-// time. With one key, the log of the key holds about a hundred entries, and each call drops an old
-// entry and adds a new one. With many keys, the log of each key holds one or two entries.
+// logLimit returns the limit of a sliding window log for the workload w. A log stores each unit, so its
+// limit cannot be so large that it lasts for the whole run. If w.Window is 0 and all calls are allowed,
+// the limit is 1000 in ten microseconds, which is more than the calls that fit into that time. With one
+// key, the log of the key holds about a hundred entries, and each call drops an old entry and adds a
+// new one. With many keys, the log of each key holds one or two entries.
 //
-// If w.Window is not 0, windows end during the run. The log then holds 10,000 entries if most calls
-// are denied. If all calls are allowed, it holds an entry for each call in a millisecond, about
-// 20,000. For all other workloads, the limit is that of windowLimit.
+// If w.Window is not 0, windows end during the run. The log then holds 10,000 entries if most calls are
+// denied. If all calls are allowed, it holds an entry for each call in a millisecond, about 20,000. For
+// all other workloads, logLimit returns the same limit as windowLimit.
 func logLimit(w Workload) Limit {
 	switch {
 	case w.Window > 0 && w.Outcome == Denied:

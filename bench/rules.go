@@ -22,8 +22,8 @@ func (s ruled) Allow(key string) bool { return s.RateLimiter.Allow(key, s.endpoi
 // endpoint returns the path of endpoint number i.
 func endpoint(i int) string { return fmt.Sprintf("/api/v1/collection-%02d", i) }
 
-// newRules returns a function for the field Spec.New. That function makes a RateLimiter with a
-// hundred rules, all with the given key type, and with the given options.
+// newRules returns a function for the field Spec.New. That function makes a RateLimiter with the
+// given options. It has a hundred rules, all of which have the given key type.
 func newRules(key ratelimit.KeyType, opts ...ratelimit.Option) func(Limit) (Subject, error) {
 	return func(l Limit) (Subject, error) {
 		rules := everyEndpoint(ratelimit.Rule{Key: key, Rate: l.bucket()})
@@ -49,7 +49,8 @@ func newTwoRules(l Limit) (Subject, error) {
 	return ruled{limiter, endpoint(ruleCount / 4)}, err
 }
 
-// The type everywhere calls Allow of a RateLimiter, each time for the next of a hundred endpoints.
+// The type everywhere calls Allow of a RateLimiter for a hundred endpoints in turn: each call is
+// for the next endpoint.
 type everywhere struct {
 	*ratelimit.RateLimiter
 	endpoints []string
@@ -108,7 +109,7 @@ func everyEndpoint(rule ratelimit.Rule) (rules []ratelimit.Rule) {
 }
 
 // newChecked returns a function for the field Spec.New. That function makes a subject of the type
-// checked with a hundred rules, all with the given key type.
+// checked. It has a hundred rules, all of which have the given key type.
 func newChecked(key ratelimit.KeyType) func(Limit) (Subject, error) {
 	return func(l Limit) (Subject, error) {
 		return newChecker(everyEndpoint(ratelimit.Rule{Key: key, Rate: l.bucket()}), "", l.options())

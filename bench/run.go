@@ -56,7 +56,7 @@ func Serial(s Subject, k *Keys, n int) (allowed int) {
 }
 
 // parallel starts a goroutine for each of the given key generators. Each goroutine calls the
-// subject n times. The result is the number of calls that were allowed.
+// subject n times. The result is the number of calls that were allowed, in all goroutines together.
 func parallel(s Subject, ks []*Keys, n int) (allowed int) {
 	var (
 		ready, done sync.WaitGroup
@@ -88,8 +88,8 @@ type Run struct {
 	keys    []*Keys // one generator for each core that makes calls
 }
 
-// NewRun makes the subject that s describes and returns a run of it under the workload w. If
-// windows of w end during the run, the caller must call [Turn] too.
+// NewRun makes the subject that s describes, and returns a Run that times it with the calls of the
+// workload w. If windows of w end during the run, the caller must call [Turn] too.
 func NewRun(s Spec, w Workload) (*Run, error) {
 	subject, err := s.Start(w)
 	if err != nil {
@@ -141,7 +141,7 @@ func (r *Run) Time(n int) (Timing, error) {
 }
 
 // Claims returns the smallest and the largest fraction, from 0 to 1, of the calls of w that the
-// subject should allow. A [Reference] allows everything.
+// subject should allow. A subject of the kind [Reference] allows everything.
 func (s Spec) Claims(w Workload) (least, most float64) {
 	switch {
 	case s.Kind == Reference || w.Outcome == Allowed:
@@ -154,9 +154,9 @@ func (s Spec) Claims(w Workload) (least, most float64) {
 	return 0, 0
 }
 
-// check returns an error if the subject should have allowed all calls, or none, and did not. If it
-// should allow a fraction of the calls, check accepts everything, because in a short batch the
-// fraction may be far from the expected one.
+// check returns an error if the subject should have allowed all calls, or none, but did not. If the
+// subject should allow a fraction of the calls, check accepts every number of allowed calls: in a
+// short batch, the fraction may be far from the expected one.
 func (s Spec) check(w Workload, allowed, asks int) error {
 	if least, most := s.Claims(w); least != most || float64(allowed) == least*float64(asks) {
 		return nil

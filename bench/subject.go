@@ -28,7 +28,7 @@ const (
 // A Workload describes the calls to a subject.
 type Workload struct {
 	Keys     int           // number of different keys; each call chooses one at random
-	Names    Names         // the length of the keys: Varied, Even or Long
+	Names    Names         // the length of the text of a key: Varied, Even or Long
 	Outcome  Outcome       // whether the calls are allowed, denied or both
 	Parallel bool          // whether all cores make calls at once; otherwise one core does
 	Window   time.Duration // the length of windows that end during the run; 0 if none ends
@@ -183,7 +183,7 @@ func (s Spec) Can(w Workload) bool {
 	case w.Window > 0:
 		return w.Keys == 1 && !w.Parallel && s.turns(w)
 	case w.Outcome == Mixed && (w.Keys > 1 || w.Parallel):
-		return false // the rate is chosen for one key and one core
+		return false // the limit of such a workload suits only one key and one core
 	case s.Kind == Unkeyed:
 		return w.Keys == 1 && w.Outcome == Allowed
 	case s.Kind >= HTTP:
@@ -197,8 +197,8 @@ func (s Spec) Can(w Workload) bool {
 }
 
 // turns reports whether the subject can run w, a workload whose windows end during the run.
-// Limiters of other modules cannot, because their windows begin at other instants than those of
-// this module.
+// Limiters of other modules cannot run it, because their windows begin at other instants than the
+// windows of this module.
 func (s Spec) turns(w Workload) bool {
 	switch s.Name {
 	case "floor":

@@ -9,8 +9,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A costsFlag is a flag that says what each request costs: a number for its cost in requests, or unit=number for its
-// cost in another unit. It may be repeated.
+// A costsFlag is a flag that says what each request costs. Its value is a number, for limits that count requests, or
+// unit=number, for limits that count another unit such as tokens. The flag may be repeated.
 type costsFlag struct {
 	value    int // cost in requests
 	maxValue int

@@ -79,15 +79,15 @@ type overridesJSON struct {
 	Overrides []overrideJSON `json:"overrides"`
 }
 
-// same reports whether the override o has the client and the address of the override whom. If whom names rules, o must also
-// be for exactly these rules.
+// same compares two overrides. It reports whether both are for the same client and the same address. If the second override
+// names rules, the first override must also be for exactly these rules.
 func same(o, whom *ratelimit.Override) bool {
 	rules := func(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
 	return o.Client == whom.Client && o.IP == whom.IP && (len(whom.Rules) == 0 || slices.Equal(rules(o.Rules), rules(whom.Rules)))
 }
 
-// canonical returns o with its IP in the spelling that limiters store. To find this spelling, it sets an override in a limiter
-// of its own, and reads the override back.
+// canonical returns the override o with its IP in the spelling that limiters store. To find this spelling, it makes a limiter,
+// sets an override with the same IP, and reads this override back.
 func canonical(ctx context.Context, o ratelimit.Override) (ratelimit.Override, error) {
 	if o.IP == "" {
 		return o, nil
@@ -269,9 +269,10 @@ func runPardon(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	return nil
 }
 
-// penalized returns the names of the rules with a penalty that the pardon o names, or of all rules with a penalty if it names
-// none. The list done has those that o pardons: rules whose keys are a single client, or a single address. The list others has
-// the rest, whose keys are not those of one client or address alone.
+// penalized looks for the rules that have a penalty. If the pardon o names rules, it looks only among these rules. The list
+// done has the names of the rules to which the pardon applies: the keys of these rules are single clients or, if the pardon is
+// for an address, single addresses. The list others has the names of all other rules with a penalty: the pardon does not apply
+// to their keys.
 func (t *target) penalized(o *ratelimit.Override) (done, others []string) {
 	key := ratelimit.KeyUser
 	if o.IP != "" {

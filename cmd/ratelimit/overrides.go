@@ -77,7 +77,8 @@ Without -note, the note says who you are: user@host. The server is
 redis://127.0.0.1:6379/0 if none is given.
 `
 
-// whomFlags hold the flags that name the limiter, and the client or the addresses, whose overrides a command reads or changes.
+// whomFlags hold the flags that say which overrides a command reads or changes. The flags name the limiter that has the
+// overrides, and the client or the addresses for which the overrides are.
 type whomFlags struct {
 	server     *serverFlags
 	redis      *string
@@ -103,7 +104,8 @@ func newWhomFlags(fs *flag.FlagSet) *whomFlags {
 	return w
 }
 
-// A commaFlag adds the values that stand between commas to a list.
+// A commaFlag is a flag with a list as its value. Each use of the flag adds values to the list. Several values have commas
+// between them.
 type commaFlag listFlag
 
 func (c *commaFlag) String() string { return "" }
@@ -118,13 +120,13 @@ func (c *commaFlag) Set(text string) error {
 type target struct {
 	*server
 	name    string
-	limiter *ratelimit.RateLimiter // has the rules of the file -config; without this flag, one rule that decides nothing
+	limiter *ratelimit.RateLimiter // has the rules of the file in the flag -config; without this flag, one rule that decides nothing
 	now     time.Time              // time of the server
 	list    []ratelimit.Override   // all overrides in the server that have not ended
 }
 
-// open connects to the server, and reads the overrides of the limiter there. urls are the arguments that name a server. If whom
-// is true, the flag -client or -ip must be given.
+// open connects to the server, and reads the overrides of the limiter there. The parameter urls has the arguments that name a
+// server. If the parameter whom is true, the flag -client or the flag -ip must be given.
 func (w *whomFlags) open(ctx context.Context, urls []string, whom bool) (*target, error) {
 	if *w.redis != "" {
 		urls = append([]string{*w.redis}, urls...)

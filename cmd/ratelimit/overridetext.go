@@ -24,8 +24,8 @@ type overrideJSON struct {
 	Effect string     `json:"effect"`
 	Rules  []string   `json:"rules"` // empty for all rules
 	Rate   string     `json:"rate,omitempty"`
-	Until  *time.Time `json:"until"`  // null if it lasts until it is lifted
-	Rest   int64      `json:"restNs"` // nanoseconds from now to Until; 0 if it lasts until it is lifted
+	Until  *time.Time `json:"until"`  // null if the override has no end
+	Rest   int64      `json:"restNs"` // nanoseconds from now to Until; 0 if the override has no end
 	Note   string     `json:"note"`
 }
 
@@ -70,8 +70,9 @@ func who() string {
 	return strings.ToValidUTF8(text[:min(len(text), 256)], "")
 }
 
-// endOf reads the values of the flags -for (lasts) and -until. It returns a function that takes the time of the server, and
-// returns the time at which the override ends. That time is zero if both flags are empty, and the override then has no end.
+// endOf reads the values of the flags -for and -until. It returns a function that takes the time of the server, and returns
+// the time at which the override ends. If both flags are empty, the function returns a zero time: the override then has no
+// end.
 func endOf(lasts, until string) (func(now time.Time) time.Time, error) {
 	switch {
 	case lasts != "" && until != "":
@@ -105,8 +106,8 @@ func isMistake(err error) bool {
 	return errors.Is(err, ratelimit.ErrInvalidConfig) || errors.Is(err, ratelimit.ErrUnknownRule)
 }
 
-// asFlag returns the text of err, an error about a field of an override. The text names the flag in place of the field: -until
-// and not overrides[0].until.
+// asFlag returns the text of an error about a field of an override. In this text, it replaces the name of the field by the
+// name of the flag: -until and not overrides[0].until.
 func asFlag(err error) string {
 	var lines []string
 	for line := range strings.SplitSeq(err.Error(), "\n") {
@@ -165,7 +166,8 @@ func rest(d time.Duration) string {
 	return strings.TrimSuffix((d + time.Minute - 1).Truncate(time.Minute).String(), "0s")
 }
 
-// hints returns notes about the override o that the user may not expect, such as that it is for all addresses.
+// hints returns notes about the override o that the user may not expect. For example, a note may say that the override is for
+// all addresses.
 func (t *target) hints(ctx context.Context, o *ratelimit.Override) (hints []string) {
 	prefix, isPrefix := netip.ParsePrefix(o.IP)
 	addr, _ := netip.ParseAddr(o.IP)
@@ -197,8 +199,9 @@ func escaped(names []string) (all []string) {
 	return all
 }
 
-// limiters returns the names of limiters that have keys in the server, sorted. It reads about ten thousand keys at most, and
-// stops when it finds the limiter of t. all is true if it has found that limiter or has read all keys.
+// limiters returns the sorted names of limiters that have keys in the server. It stops when it finds the limiter of t. It also
+// stops after about ten thousand keys. In this case the result all is false, because other keys may belong to further
+// limiters.
 func (t *target) limiters(ctx context.Context) (names []string, all bool) {
 	for cursor, steps := uint64(0), 0; steps < 20; steps++ {
 		var keys []string

@@ -49,8 +49,8 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// show records that n more lines were read. It prints the progress at most five times a second, and not in the
-// first half second.
+// show records that n more lines were read, and prints the progress. It prints nothing in the first half second,
+// and later at most five times a second.
 func (p *progress) show(n int) {
 	p.lines += n
 	if !p.live {

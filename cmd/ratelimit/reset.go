@@ -102,7 +102,7 @@ func printReset(t *terminal, address string, before, after ratelimit.Explanation
 }
 
 // oneOfEach returns a cost of one unit for each kind of unit that the rules count. It returns at most 16 costs, because a
-// request may not have more.
+// request may not have more than 16.
 func oneOfEach(rules []ratelimit.Rule) (costs []ratelimit.Cost) {
 	for _, r := range rules {
 		c := ratelimit.Cost{Unit: r.Unit, N: 1}

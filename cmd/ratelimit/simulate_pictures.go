@@ -111,7 +111,7 @@ func (s *simulation) panels(out *sim.Outcome) []chart.Panel {
 		}}
 		if r.Algorithm == ratelimit.AlgorithmInFlight {
 			p.Y.Label, p.Series[0].Name = "most units of one key at once", "most that ran at once"
-			p.Series = p.Series[:2] // its bound is the limit
+			p.Series = p.Series[:2] // removes the bound, which is the same as the limit
 		}
 		if s.limited.Per == 0 {
 			p.Title = plain(r.Name) + ": " + string(r.Algorithm) + " " + r.Rate.String()
@@ -128,8 +128,8 @@ func level(name string, look chart.Look, y float64) chart.Series {
 	return chart.Series{Name: name, Kind: chart.Level, Look: look, Points: []chart.Point{{Y: y}}}
 }
 
-// steps returns the points of a curve. The duration of the simulation is divided into equal parts, one for each of
-// the values.
+// steps returns the points of a curve. The duration of the simulation is divided into equal parts, and each value
+// is the height of the curve in one of these parts.
 func (s *simulation) steps(values []float64) (points []chart.Point) {
 	for i, v := range values {
 		points = append(points, chart.Point{X: float64(i) * s.traffic.Duration.Seconds() / float64(len(values)), Y: v})

@@ -147,8 +147,8 @@ func (s *simulation) costText() string {
 	return strings.Join(texts, ", and ")
 }
 
-// assumptions returns lines about rules for which a flag is missing, such as -cost for a rule that counts tokens, and about
-// rules that count a request for a shorter time than it runs.
+// assumptions returns lines about two kinds of rules: rules for which a flag is missing, such as -cost for a rule that counts
+// tokens, and rules that stop counting a request before it ends.
 func (s *simulation) assumptions() (lines []string) {
 	for i := range s.rules {
 		r := &s.rules[i]
@@ -200,8 +200,8 @@ func (s *simulation) table(outcomes []*sim.Outcome) string {
 // maxName is the largest number of characters that a table shows of a name.
 const maxName = 22
 
-// truncate returns a text of at most maxName characters as it is. It cuts a longer one to maxName characters, the last of
-// which is then "…".
+// truncate returns a text of at most maxName characters unchanged. A longer text is cut: the result then has maxName
+// characters, and the last of them is "…".
 func truncate(text string) string {
 	if runes := []rune(text); len(runes) > maxName {
 		return string(runes[:maxName-1]) + "…"
@@ -275,8 +275,8 @@ func (s *simulation) textChart(outcomes []*sim.Outcome, width int) string {
 		s.partText(bins), chart.Number(highest, 0), t.String())
 }
 
-// The functions named offered, granted and denied return one of the counts of a Bin, which counts the requests in one part of
-// the duration.
+// These functions return one of the counts of a Bin: the requests that were sent, granted or denied in one part of the
+// duration.
 func offered(b sim.Bin) int { return b.Offered }
 func granted(b sim.Bin) int { return b.Admitted }
 func denied(b sim.Bin) int  { return b.Offered - b.Admitted }
@@ -315,7 +315,7 @@ func (s *simulation) printCSV(w io.Writer, outcomes []*sim.Outcome) error {
 	return c.WriteAll(records)
 }
 
-// costsJSON returns, for each unit other than requests, how many of them each request costs.
+// costsJSON returns what each request costs, for each unit other than requests.
 func (s *simulation) costsJSON() map[string]int {
 	costs := make(map[string]int)
 	for _, c := range s.costs {

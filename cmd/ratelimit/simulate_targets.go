@@ -12,8 +12,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/configfile"
 )
 
-// useAlgorithms makes a target (a limiter to test) for each of the algorithms in names, a text with commas between
-// them. The parameter rate is the limit of all targets, as text.
+// useAlgorithms makes targets (limiters to test). The text names has the names of algorithms, with commas between
+// them, and each algorithm gets a target. The parameter rate is the limit of all targets, as text.
 func (s *simulation) useAlgorithms(rate, names string) (err error) {
 	if s.limited, err = rateOf("-rate", rate); err != nil {
 		return err
@@ -122,7 +122,8 @@ func twice(n int) int {
 	return 2 * n
 }
 
-// rateOf reads a rate such as "100/m burst 20" from a text. The text is the value of the flag with the given name.
+// rateOf reads a rate such as "100/m burst 20" from a text. The text is the value of a flag. If it is wrong, the
+// error names this flag.
 func rateOf(flag, text string) (ratelimit.Rate, error) {
 	r, err := ratelimit.ParseRate(text)
 	if err == nil {

@@ -155,9 +155,9 @@ func algorithmList() string {
 	return strings.Join(names, ", ")
 }
 
-// smallest returns the smallest limit of the given algorithm that meets the goal. The map known has the limits that
-// were found before. A leaky bucket grants the same requests as a token bucket, so smallest returns the limit of the
-// token bucket from this map.
+// smallest returns the smallest limit of the given algorithm that meets the goal. The parameter known has the limits
+// that were found for other algorithms. A leaky bucket grants the same requests as a token bucket. So if the limit
+// of the token bucket is known, it is also the limit of the leaky bucket.
 func smallest(
 	ctx context.Context, g *suggest.Group, a ratelimit.Algorithm, per time.Duration, goal suggest.Goal, known map[ratelimit.Algorithm]int,
 ) (int, error) {

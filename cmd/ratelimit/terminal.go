@@ -42,8 +42,8 @@ func plain(text string) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// save creates the file at path, and calls the given function to write its content. If this function fails, a file
-// that was at path before stays as it was, and no partial file is left.
+// save creates the file at path, and calls the given function to write its content. If this function fails, no
+// partial file is left. If there was a file at path before, it stays as it was.
 func save(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

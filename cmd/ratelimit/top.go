@@ -71,7 +71,7 @@ type topKey struct {
 type watch struct {
 	*server
 	rules   map[string]ratelimit.Rule
-	names   []string // names of the rules, the longest name first, because one name may be the end of another
+	names   []string // names of the rules, the longest first: a name may end with another name, and the longer one must match first
 	name    string   // name of the limiter to show; if it is empty, all limiters are shown
 	maxKeys int      // largest number of keys to print for each rule
 	count   int64

@@ -121,7 +121,7 @@ func ignoredCodes(text string) (map[string]bool, error) {
 // validate returns the problems and findings in the file at path. It returns an error only if it cannot read the
 // file.
 func validate(path string, o lint.Options) ([]report, error) {
-	// Rules that do not say what happens while a store fails get FailClosed, about which lint has no finding.
+	// Some rules do not say what happens while a store fails. They get FailClosed, a policy about which lint has no finding.
 	f, l, err := loadRules(path, ratelimit.WithFailurePolicy(ratelimit.FailClosed))
 	if err != nil {
 		reports := problemsOf(err)
@@ -172,7 +172,7 @@ func loadRules(path string, opts ...ratelimit.Option) (*configfile.File, *rateli
 	return f, l, err
 }
 
-// problemsOf returns the problems that the error err lists. It returns nil if err is another kind of error, for
+// problemsOf returns the problems that the error err lists. It returns nil if err is an error of another kind, for
 // example that the file cannot be read.
 func problemsOf(err error) (reports []report) {
 	all := []error{err}
@@ -240,8 +240,8 @@ func annotated(text string, property bool) string {
 	return r.Replace(text)
 }
 
-// An endpointCosts collects the values of the flag -cost of the command validate. It maps each endpoint to what a request
-// to it costs, in each unit.
+// An endpointCosts collects the values of the flag -cost of the command validate. It maps the name of each endpoint to
+// the costs of a request to this endpoint, one cost for each unit.
 type endpointCosts map[string][]ratelimit.Cost
 
 func (c endpointCosts) String() string { return "" }

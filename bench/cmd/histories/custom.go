@@ -70,7 +70,7 @@ func (g *guess) answer(ctx context.Context) (res ratelimit.Result, err error) {
 	return res, nil
 }
 
-// A settable is a custom limiter like guess, with the additional methods Reset and SetRate.
+// A settable is a custom limiter like guess that also has the methods Reset and SetRate.
 type settable struct {
 	*guess
 	rate ratelimit.Rate
@@ -97,13 +97,13 @@ func (s *settable) SetRate(r ratelimit.Rate) (err error) {
 	return err
 }
 
-// A rated is a custom limiter like settable, with the additional method Rate.
+// A rated is a custom limiter like settable that also has the method Rate.
 type rated struct{ *settable }
 
 // Rate returns the present rate: the rate that SetRate has set last, or the rate at the start.
 func (r rated) Rate() ratelimit.Rate { return r.rate }
 
-// A closing is a custom limiter like settable, with the additional method Close.
+// A closing is a custom limiter like settable that also has the method Close.
 type closing struct{ *settable }
 
 // Close records the call in the transcript.
@@ -112,8 +112,8 @@ func (c closing) Close() error {
 	return nil
 }
 
-// drawCustom returns a random custom limiter for a rule with the rate r: one of the package's own
-// limiters, or one that answers at random.
+// drawCustom returns a random custom limiter for a rule with the rate r. It is either a limiter of
+// the package ratelimit with another random rate, or a limiter that answers at random.
 func (w *world) drawCustom(r ratelimit.Rate) ratelimit.Limiter {
 	if w.chance(40) {
 		a := oneOf(w.history, algorithms...)
@@ -124,8 +124,8 @@ func (w *world) drawCustom(r ratelimit.Rate) ratelimit.Limiter {
 	return w.drawGuess(r)
 }
 
-// drawGuess returns a custom limiter that answers at random, for a rule with the rate r. Its type
-// is guess, or a type with more methods.
+// drawGuess returns a custom limiter that answers at random. Its type is guess, or a type with
+// further methods. A limiter of such a type has the rate r at the start.
 func (w *world) drawGuess(r ratelimit.Rate) ratelimit.Limiter {
 	g := &guess{w, w.IntN(100), oneOf(w.history, 50, 80, 100), oneOf(w.history, 0, 0, 10, 50)}
 	switch w.IntN(4) {
@@ -187,8 +187,8 @@ func (w *world) drawConfig() map[string]any {
 	return c
 }
 
-// drawConfigs returns random configurations of several rules. It also returns one for the default
-// rule, or nil.
+// drawConfigs returns random configurations of several rules. It also returns a configuration of
+// the default rule, or nil if there is to be no default rule.
 func (w *world) drawConfigs() (configs []map[string]any, defaultConfig map[string]any) {
 	for range 1 + w.IntN(3) {
 		configs = append(configs, w.drawConfig())

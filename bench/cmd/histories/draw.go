@@ -39,13 +39,14 @@ type world struct {
 	explain bool               // whether Explain is called before each call that decides about a request
 }
 
-// A held is a reservation that the history has made, together with the request that it was made for.
+// A held is a reservation that a random call has made and that a later call may settle. It also has
+// the request for which the reservation was made.
 type held struct {
 	*ratelimit.Reservation
 	req ratelimit.Request
 }
 
-// ruleText returns the rule r as it appears in the transcript.
+// ruleText returns the text of the rule r for the transcript, the text of all calls and results.
 func ruleText(r ratelimit.Rule) string {
 	custom := ""
 	if r.Limiter != nil {
@@ -151,7 +152,8 @@ func (w *world) drawResolve(r ratelimit.Rule) func(ratelimit.Request) (ratelimit
 	}
 }
 
-// drawRules returns a random list of rules. It also returns a random default rule, or nil.
+// drawRules returns a random list of rules. It also returns a random default rule, or nil if there
+// is to be no default rule.
 func (w *world) drawRules() (rules []ratelimit.Rule, defaultRule *ratelimit.Rule) {
 	if w.slow != nil && w.chance(60) {
 		return w.drawSlowRules(), nil
@@ -180,8 +182,8 @@ func (w *world) drawRules() (rules []ratelimit.Rule, defaultRule *ratelimit.Rule
 	return rules, defaultRule
 }
 
-// drawSlowRules returns two rules: one that applies to all requests, and one with a custom limiter
-// that takes time to answer.
+// drawSlowRules returns two rules. The first rule applies to all requests. The second rule has a
+// custom limiter that takes time to answer.
 func (w *world) drawSlowRules() []ratelimit.Rule {
 	all := w.drawRule()
 	all.Name, all.Endpoint, all.Additional, all.Limiter, all.Mode, all.OnStoreError = "one", "*", true, nil, "", ratelimit.FailurePolicy{}

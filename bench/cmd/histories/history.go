@@ -19,15 +19,16 @@ import (
 )
 
 // The variable epoch is the instant at which each history begins. It lies before the real time, and
-// also before the time in a synctest bubble. A limiter must compare deadlines with the history's
-// clock only. With one of the other two times, it would find that every deadline has passed.
+// also before the time in a synctest bubble. A limiter must compare deadlines with the clock of the
+// history only. If a limiter compared them with one of the other two times, it would find that every
+// deadline has passed.
 var epoch = time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // A history is a random sequence of calls and its transcript: the text of all calls and their
 // results.
 type history struct {
 	clock   clock
-	small   time.Duration // used only with a store: the sum of the clock's steps below 6 ms, which stays below 24 ms
+	small   time.Duration // sum of the clock's steps below 6 ms; step keeps it below 24 ms if there is a store
 	unusual bool          // whether the clock shows an extreme time, such as the year 1
 	bubble  bool          // whether the history is played in a synctest bubble, which has a time of its own
 	lazy    bool          // whether custom limiters take time to answer
@@ -38,7 +39,7 @@ type history struct {
 	out      []byte         // the transcript
 	events   []event        // events that were recorded since the last call of the method flush
 	keys     map[uint64]int // the number of each key in the transcript: 1 for the first that appeared, then 2, 3, ...
-	receipts map[uint64]int // the number of each receipt in the transcript, counted in the same way from 1
+	receipts map[uint64]int // the number of each receipt (by which a reservation is settled), also counted from 1
 }
 
 // A clock is a [ratelimit.Clock] that a history can also set and move, such as a FakeClock.
@@ -85,7 +86,7 @@ func (h *history) chance(percent int) bool { return h.IntN(100) < percent }
 // oneOf returns a random element of the given list.
 func oneOf[T any](h *history, list ...T) T { return list[h.IntN(len(list))] }
 
-// say adds a line to the transcript, after the events that were recorded since the last line.
+// say adds a line to the transcript. The line comes after all events that were recorded before.
 func (h *history) say(format string, args ...any) {
 	if h.bubble {
 		synctest.Wait()
@@ -99,12 +100,12 @@ func (h *history) say(format string, args ...any) {
 // call.
 type event struct {
 	text     string
-	decision bool   // whether the observer has recorded this event, which is then a decision
+	decision bool   // whether the event is a decision about a request, which the observer has recorded
 	key      uint64 // the field [ratelimit.Decision.Key] of the decision; 0 for other events
 }
 
 // event records a line for an observer, a store or a custom limiter that was called. In the
-// transcript, the line comes before the result of the call that is being made.
+// transcript, this line comes before the result of the call of the limiter that is going on.
 func (h *history) event(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,9 +113,9 @@ func (h *history) event(format string, args ...any) {
 }
 
 // flush moves all recorded events to the transcript. For a decision, it also writes the number that
-// stands for its key. In a synctest bubble, several goroutines may have recorded events at once, in
-// a random order. There, flush puts the observer's events last and sorts them. If the field sorted
-// is true, it sorts the other events too.
+// stands for the key of the decision. In a synctest bubble, several goroutines may have recorded
+// events at once, in a random order. In a bubble, flush therefore puts the observer's events last, and
+// sorts them. If the field sorted is true, flush also sorts the other events.
 func (h *history) flush() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -141,9 +142,9 @@ func (h *history) flush() {
 	h.events = h.events[:0]
 }
 
-// The method try calls the function f and adds a line to the transcript. The line holds the given
-// name of the call, and the text that f returns. If f panics, the line holds the panic instead of
-// that text.
+// The method try calls the function f, and adds a line to the transcript. The line holds the given
+// name of the call, and the text that f returns. If f panics, the line holds the panic in place of the
+// returned text.
 func (h *history) try(name string, f func() string) {
 	text := guarded(f)
 	h.say("%s = %s", name, text)
@@ -254,7 +255,7 @@ func problem(err error) string {
 	if err == nil {
 		return "ok"
 	}
-	text := strings.ReplaceAll(strconv.Quote(err.Error()), onceName, "Once") // this name differs between versions
+	text := strings.ReplaceAll(strconv.Quote(err.Error()), onceName, "Once") // onceName is the name of a type, which differs between versions
 	for _, t := range targets {
 		if errors.Is(err, t.err) {
 			text += " " + t.name
@@ -263,8 +264,8 @@ func problem(err error) string {
 	return text
 }
 
-// numberOf returns the number that stands for the random number id in the transcript. A new id gets
-// the next free number.
+// numberOf returns the number that stands for an id in the transcript, because the id itself is a
+// random number. A new id gets the next free number.
 func numberOf(of map[uint64]int, id uint64) int {
 	n, seen := of[id]
 	if !seen {
@@ -274,8 +275,8 @@ func numberOf(of map[uint64]int, id uint64) int {
 	return n
 }
 
-// receipt returns the number that stands in the transcript for the receipt id, the random number by
-// which a charge is settled later.
+// receipt returns the number that stands for a receipt in the transcript. The receipt itself is a
+// random number, by which a reservation is settled later.
 func (h *history) receipt(id uint64) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -346,6 +347,6 @@ func (h *history) Observe(ctx context.Context, d ratelimit.Decision) {
 	h.events = append(h.events, event{text, true, d.Key})
 }
 
-// The type caller is the key of a value in a context. The value is the number of the waiter that
-// makes the call.
+// The type caller is the key of a value in a context. The value is the number of the waiter (a
+// goroutine that waits for units) that makes the call.
 type caller struct{}

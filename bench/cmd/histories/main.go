@@ -83,7 +83,7 @@ func main() {
 			os.Exit(2)
 		}
 	}
-	runtime.GOMAXPROCS(2) // the number of shards of a table depends on this number
+	runtime.GOMAXPROCS(2) // fixed on all machines, because it decides how many shards a table of keys has
 	out := bufio.NewWriter(os.Stdout)
 	os.Stdout = os.Stderr // a test writes "PASS" to os.Stdout, which must not be in the output
 	inTest(func(t *testing.T) {

@@ -146,13 +146,13 @@ func (w *world) resets() {
 	w.try(requestText("reset", req), func() string { return problem(w.limiter.Reset(ctx, req)) })
 }
 
-// reserves makes a new reservation, or settles or cancels one of those made before, and records the
-// result. A reservation may also be settled or canceled again.
+// reserves makes a new reservation, or settles or cancels an earlier reservation, and records the
+// result. It may also settle or cancel a reservation that was settled or canceled before.
 func (w *world) reserves() {
 	if n := len(w.held); n > 0 && w.chance(55) {
 		i := w.IntN(n)
 		r, actual, req := w.held[i].Reservation, oneOf(w.history, 0, 1, 1, 2, 3, 5, 20, -1), w.held[i].req
-		if w.chance(20) { // first resets the state of the reserved keys; a Settle after that is for 5 or 20 units
+		if w.chance(20) { // resets the reserved keys first; if the reservation is then settled, it used 5 or 20 units
 			w.try(requestText("reset", req), func() string { return problem(w.limiter.Reset(context.Background(), req)) })
 			actual = oneOf(w.history, 5, 20)
 			defer func() {

@@ -20,14 +20,14 @@ type store struct {
 	memory *ratelimit.MemoryStore
 
 	down  int    // percentage of the calls that fail
-	picky bool   // if true, the field down does not apply to calls of Take that request no units
+	picky bool   // if true, a call of Take that requests no units does not fail
 	call  uint64 // the number of the last call that failed with an error of the type shared
 	parts int    // how many parts (such as servers) the store has: the method Part returns a number from 0 to parts-1
 
 	refuses int           // the method Supports refuses rates whose field Requests has this value
 	looks   bool          // whether the method Accepts accepts asks whose field Look is true
 	cancel  func()        // ends the context of the current call; nil if the store must not end it
-	later   []func(error) // functions to call with the late results of calls that their callers have given up
+	later   []func(error) // functions that report the late result of a call; its caller gave up before the call ended
 }
 
 // newStore returns a store whose MemoryStore reads the given clock.
@@ -47,8 +47,8 @@ func newStore(h *history, clock ratelimit.Clock) *store {
 	return st
 }
 
-// faults sometimes changes the percentage of calls that fail. It also sometimes reports the late
-// result of a call that its caller has given up.
+// faults sometimes changes the percentage of calls that fail. It also sometimes reports the result of
+// a call that ended late, after its caller had given up.
 func (st *store) faults() {
 	h := st.h
 	if h.chance(8) {
@@ -74,8 +74,8 @@ func (st *store) ends(ctx context.Context) context.Context {
 	return ctx
 }
 
-// mayEnd returns the context ctx, which, at random, the next call of the store may end. If st is nil,
-// no call of a store ends it.
+// mayEnd returns the context ctx. At random, it also lets the next call of the store end this
+// context. If st is nil, there is no store, and no call ends the context.
 func (st *store) mayEnd(ctx *deadline) context.Context {
 	if st != nil && st.h.chance(30) {
 		st.cancel = func() { ctx.end(context.Canceled) }
@@ -92,8 +92,7 @@ func (st *store) end() {
 	}
 }
 
-// A fault is an error of a store that says, by its method Parts, which parts of the store have
-// failed.
+// A fault is an error of a store. Its method Parts returns which parts of the store have failed.
 type fault struct {
 	error
 	parts []int
@@ -108,8 +107,8 @@ type answered struct{ error }
 
 func (answered) Answered() bool { return true }
 
-// A shared is an error that several callers get from one call to the store. The method Call returns
-// the number of that call.
+// A shared is the error of one call to the store that several callers share: each of them gets this
+// error. The method Call returns the number of the call to the store.
 type shared struct {
 	error
 	call uint64
@@ -117,8 +116,9 @@ type shared struct {
 
 func (s shared) Call() uint64 { return s.call }
 
-// An unfinished is the error for a caller that gave up before its call to the store ended. With the
-// method Later, the limiter passes a function to call with the result of that call once it is known.
+// An unfinished is the error for a caller that gave up before its call to the store ended. The
+// limiter passes a function to the method Later. The store calls this function with the result of the
+// call when the result is known.
 type unfinished struct {
 	error
 	st *store
@@ -167,7 +167,7 @@ func (st *store) serve(ctx context.Context, name string, do func() (text string,
 	return err
 }
 
-// Take calls Take of the MemoryStore, and sometimes fails.
+// Take calls the method Take of the MemoryStore. Some calls fail at random.
 func (st *store) Take(ctx context.Context, asks []ratelimit.Ask) (all []ratelimit.Result, err error) {
 	down := st.down
 	if st.picky && len(asks) > 0 && asks[0].N == 0 {
@@ -182,7 +182,8 @@ func (st *store) Take(ctx context.Context, asks []ratelimit.Ask) (all []ratelimi
 	return all, err
 }
 
-// miscount returns the results, and sometimes one result too few or too many.
+// miscount returns the given results. To imitate a faulty store, it sometimes leaves one result out
+// or adds one.
 func (st *store) miscount(all []ratelimit.Result) []ratelimit.Result {
 	switch {
 	case st.down == 0 || len(all) == 0 || !st.h.chance(3):
@@ -193,7 +194,7 @@ func (st *store) miscount(all []ratelimit.Result) []ratelimit.Result {
 	return append(all, all[0])
 }
 
-// Reset calls Reset of the MemoryStore, and sometimes fails.
+// Reset calls the method Reset of the MemoryStore. Some calls fail at random.
 func (st *store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	return st.serve(ctx, "reset "+st.h.asks(asks), func() (string, error) { return "", st.memory.Reset(ctx, asks) })
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A waiter is a call of Wait in a goroutine of its own.
+// A waiter is a goroutine that calls Wait, which waits until units are free.
 type waiter struct {
 	number int
 	ctx    context.Context
@@ -30,7 +30,7 @@ type room struct {
 	alone   limiter // the limiter under test; nil if a RateLimiter is tested instead
 	all     []*waiter
 	request ratelimit.Request // if single is true, all waiters use the keys of this request
-	single  bool              // whether all waiters use the same keys, so that the order in which they are granted is not random
+	single  bool              // whether all waiters use the same keys, which makes the order of their grants predictable
 	came    int               // number of waiters started so far
 	keys    int
 	foreign bool // whether waiters call ratelimit.Wait with a wrapper that hides the limiter's own method Wait
@@ -44,7 +44,7 @@ func playWait(t *testing.T, h *history) {
 
 func (h *history) playRoom() {
 	r := &room{world: &world{history: h, clients: oneOf(h, 1, 2, 3)}, keys: oneOf(h, 1, 2, 3)}
-	asking := h.chance(50) // whether to test a RateLimiter that may have a store or slow custom limiters
+	asking := h.chance(50) // true: test a RateLimiter that may have a store or slow custom limiters
 	if h.bubble, h.sorted = true, !asking; asking || h.chance(40) {
 		h.clock = &stepClock{now: epoch, stops: asking && h.chance(50)}
 	}
@@ -159,9 +159,9 @@ type timed struct {
 // Deadline returns the instant at which the context ends.
 func (t timed) Deadline() (time.Time, bool) { return t.at, true }
 
-// lag moves the clock but rings the alarms, for which the waiters sleep, late: it makes a call before
-// the waiters are woken. If the room has no stepClock, has a store, or has slow custom limiters, lag
-// does nothing and returns false.
+// lag moves the clock, but is late to ring the alarms that wake the waiters. Before it rings them, it
+// makes another call. It does nothing and returns false in three cases: if the clock is no stepClock,
+// if there is a store, or if custom limiters are slow.
 func (r *room) lag() bool {
 	c, ok := r.clock.(*stepClock)
 	if !ok || r.store != nil || r.lazy {
@@ -216,8 +216,9 @@ type call struct {
 func (r *room) drawCall(ctx context.Context) call {
 	if r.alone != nil {
 		key, n := fmt.Sprint("k", r.IntN(r.keys)), max(r.drawCount(), -1)
-		// The context may be nil only if there is no other waiter, or if the call does not wait. With a
-		// nil context, an event does not say which waiter has caused it.
+		// The context may be nil only if there is no other waiter, or if the call does not wait. The reason
+		// is that an event must show which waiter has caused it, and its text has the number of the waiter
+		// from the context.
 		if len(r.all) == 0 && n < 100 && !r.foreign && r.chance(20) || n <= 0 {
 			ctx = nil
 		}
@@ -235,9 +236,9 @@ func (r *room) drawCall(ctx context.Context) call {
 		req.Cost, req.ID = cost, id
 	}
 	if r.store != nil && slices.ContainsFunc(r.all, func(w *waiter) bool { return w.req.ID == req.ID }) {
-		req.ID = "" // a grant wakes the waiters with its ID together with the next one in line: the order of their calls is random
+		req.ID = "" // several waiters with one ID would be woken at once, and call in a random order
 	}
-	if r.lazy && r.chance(40) { // only one rule of drawSlowRules applies to /q, and it has no custom limiter
+	if r.lazy && r.chance(40) { // of the two rules of drawSlowRules, only the rule without a custom limiter applies to /q
 		req.Endpoint, req.Rules = "/q", nil
 	}
 	switch {
@@ -269,7 +270,7 @@ type stepClock struct {
 	mu     sync.Mutex
 	now    time.Time
 	alarms []alarm // alarms that have not rung, in the order in which they were set
-	stops  bool    // whether the clock shows an alarm's own time while the alarm rings, not the end of the step
+	stops  bool    // if true, the clock shows the time of each alarm while it rings; otherwise, the end of the step
 }
 
 type alarm struct {
@@ -318,8 +319,8 @@ func (c *stepClock) lag(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// ring rings the first alarm that is set for the given instant or for an earlier one. If there is
-// no such alarm, ring moves the clock to the given instant and returns false.
+// ring rings one alarm: the first alarm that is due at the given instant or before. If no alarm is
+// due, ring moves the clock to the given instant and returns false.
 func (c *stepClock) ring(end time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,9 +18,9 @@ type comparison struct {
 	peers    []bench.Kind // the subject is also compared with the fastest subject of these kinds
 }
 
-// overFloor returns a line of the report that divides the time of a subject by the time of the
-// subject named floor. That subject does only the work that every limiter with keys must do. The
-// parameter algo is the name of the subject to measure, and w is the workload of both subjects.
+// overFloor returns a line of the report that divides the time of a subject (a limiter) by the time
+// of the subject named floor. The subject floor does only the work that every limiter with keys must
+// do. The parameter algo is the name of the first subject. Both subjects have the workload w.
 func overFloor(work, algo string, w bench.Workload) line {
 	return over(work, algo, "floor", "floor", w)
 }

@@ -44,10 +44,10 @@ func slowestGrowing(work string, count int) line {
 
 // slowestFlooded returns a line of the report for the slowest call with a new key to a token bucket
 // limiter that already holds its maximum number of keys. The parameter count is this maximum. The
-// calls are made to two limiters, one after the other. Each limiter is first filled with as many
-// keys as it can hold, and then called with twice as many new keys. The first limiter can drop none
-// of its keys, because a key needs thirty days to earn its unit back. The second limiter can drop a
-// key after a millisecond.
+// calls are made to two limiters, one after the other. Each limiter is first filled with as many keys
+// as it can hold, and then called with twice as many new keys. The first limiter can drop none of its
+// keys, because the unit that a key has used is free again only after thirty days. The second limiter
+// can drop a key after a millisecond.
 func slowestFlooded(work string, count int) line {
 	return slowest(work, func() (pass, error) {
 		var all pass
@@ -63,9 +63,9 @@ func slowestFlooded(work string, count int) line {
 	})
 }
 
-// empty returns a token bucket limiter that holds no keys yet. Its maximum number of keys is count.
-// The limiter can drop a key as soon as the key has earned its unit back. A key needs thirty days
-// for that or, with the outcome Allowed, a millisecond.
+// empty returns a token bucket limiter that holds no keys yet. Its maximum number of keys is the
+// parameter count. The limiter can drop a key as soon as the unit that the key has used is free again.
+// This takes a millisecond with the outcome Allowed, and otherwise thirty days.
 func empty(outcome bench.Outcome, count int) (bench.Subject, error) {
 	l := bench.Limit{Rate: 1, Per: 30 * 24 * time.Hour, Burst: 1, MaxKeys: count}
 	if outcome == bench.Allowed {

@@ -13,7 +13,7 @@ import (
 type line struct {
 	work     string                      // what is measured: the row's first column
 	headline string                      // the row's name in the opening table; empty if it is not in that table
-	group    string                      // the heading above the row; the function group sets it
+	group    string                      // the heading above the row; the function named group sets it
 	cells    []cell                      // subjects, each under a workload, to time before read is called
 	read     func(*lab) (reading, error) // computes the figure
 }

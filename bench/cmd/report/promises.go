@@ -26,7 +26,7 @@ type number int
 
 const (
 	ofValue number = iota // the figure itself
-	ofBase                // the ratio to the base, with which the line compares the figure
+	ofBase                // the ratio to the base: the figure with which the line compares its own figure
 	ofPeer                // the ratio to the fastest peer (limiter of another module)
 )
 

@@ -195,10 +195,10 @@ func (l *lab) redisDenied() (*lab, error) {
 	return denied, nil
 }
 
-// perAsk calls the subject again and again until the given duration is over. It first makes some
-// calls that are not timed. It returns the nanoseconds per call, and how many calls were allowed in
-// total. It reads the clock only once for every chunk of calls, so that the clock adds little to
-// fast calls.
+// perAsk calls the subject again and again until the given duration is over. Before that, it makes
+// some calls that are not timed. It returns the nanoseconds per call, and how many calls were
+// allowed in total. Reading the clock would add much to a fast call, so perAsk reads it only once
+// for many calls.
 func perAsk(s bench.Subject, batch time.Duration) (ns float64, allowed int) {
 	const chunk = 100
 	keys := bench.NewKeys(bench.Varied, 1, 1)

@@ -76,9 +76,10 @@ type timer struct {
 	n    int // number of calls on each core in a batch; 0 before calibrate has chosen it
 }
 
-// brief is the longest window that counts as short. A batch of calls to one subject lasts for two
-// short windows or more. With longer windows, a whole round (a batch for each subject) must fit into
-// one window: if too little time is left in the window, the lab waits for the next one.
+// brief is the longest window that counts as short. If windows are short, a batch of calls to one
+// subject lasts for at least two windows. If windows are longer, a whole round (a batch for each
+// subject) must fit into one window: if too little time is left in the window, the lab waits for the
+// next one.
 const brief = 20 * time.Millisecond
 
 // sampleWorkload times the given subjects under the workload w. The subjects take turns.
@@ -96,8 +97,8 @@ func (l *lab) sampleWorkload(w bench.Workload, specs []bench.Spec) error {
 	}
 	for round := range l.rounds {
 		runtime.GC()
-		// No round takes longer than enough. If windows are long, and less time than this is left in
-		// the present window, the round waits for the next window.
+		// The variable enough is more than the time that a round takes. If windows are long, and less time
+		// than this is left in the present window, the round waits for the next window.
 		enough := 2 * batch * time.Duration(len(timers))
 		if w.Window > brief && (round == 0 || w.UntilTurn() < enough) {
 			if err := turnAll(timers, w); err != nil {
@@ -118,8 +119,8 @@ func (l *lab) sampleWorkload(w bench.Workload, specs []bench.Spec) error {
 	return l.checkShares(w, specs)
 }
 
-// turnAll makes new subjects for all timers, and calls each of them, so that it has used units in
-// the present window. It returns when the next window begins.
+// turnAll makes a new subject for each timer, and calls the subject, so that it has used units in the
+// present window. It returns when the next window begins.
 func turnAll(timers []*timer, w bench.Workload) error {
 	var runs []*bench.Run
 	for _, t := range timers {
@@ -145,9 +146,9 @@ func (l *lab) checkShares(w bench.Workload, specs []bench.Spec) error {
 	return nil
 }
 
-// cheap is the largest number of keys for which the lab makes a new subject in each round, so that
-// memory addresses and hash seeds vary. With more keys this would take too long, so the lab keeps
-// the subject.
+// cheap is the largest number of keys for which the lab makes a new subject in each round. With a new
+// subject, memory addresses and hash seeds vary. For more keys this would take too long, so all
+// rounds use the same subject.
 const cheap = 1000
 
 // make replaces the timer's subject by a new one.
@@ -164,9 +165,9 @@ func (t *timer) close() {
 	}
 }
 
-// allocates reports whether calls to a subject of this kind make garbage, such as a response or a
-// reservation. Garbage collections then run while the subject is timed, because their time is part
-// of the cost of a call.
+// allocates reports whether each call to a subject of this kind allocates memory, for example for a
+// response or a reservation. If it does, garbage collections run while the subject is timed, because
+// their time is part of the cost of a call.
 func allocates(k bench.Kind) bool {
 	return slices.Contains([]bench.Kind{bench.HTTP, bench.PeerHTTP, bench.Server, bench.PeerServer, bench.GRPC, bench.Extras}, k)
 }
@@ -194,8 +195,8 @@ func (t *timer) sample(w bench.Workload, batch time.Duration) (bench.Timing, err
 
 // warmUp makes calls that are not timed, because other subjects have filled the processor's caches
 // since the last batch. If the windows of the workload are short, warmUp first waits until a window
-// begins. If they are long, and most calls are to be denied, it first takes all units that are left
-// in the current window.
+// begins. If the windows are long, and most calls are to be denied, warmUp first takes all units that
+// are left in the current window.
 func (t *timer) warmUp(w bench.Workload) error {
 	switch {
 	case w.Window > brief:

@@ -87,9 +87,9 @@ type step struct {
 // checkout of an older commit, which cannot build that file.
 var extras []work
 
-// measure runs the steps of each work whose name contains the text lines. It prints a line for each
-// step: how long the server's script and the caller took for one call. If open is above 0, it
-// measures only Settle of keys with that many open reservations.
+// measure runs the steps of each work whose name contains the text in the parameter lines. It prints a line
+// for each step: how long the server's script and the caller took for one call. If the parameter open is
+// above 0, it measures something else: only Settle, for keys with that many open reservations.
 func measure(ctx context.Context, out io.Writer, client *redis.Client, lines string, calls, open int) error {
 	prefix := fmt.Sprintf("servertime%d", time.Now().UnixNano())
 	store, err := redisstore.New(client,
@@ -172,8 +172,8 @@ func an(a ratelimit.Algorithm, r ratelimit.Rate, key string) ratelimit.Ask {
 	return ratelimit.Ask{Rule: "rule:" + string(a), Key: key, Client: key, Algorithm: a, Rate: r, N: 1}
 }
 
-// take calls s.Take with the given asks (requests to the store). It returns an error if the field
-// Allowed of a result is not equal to the parameter allowed.
+// take calls s.Take with the given asks (requests to the store). The parameter allowed says whether all of
+// them must be allowed or all denied. If the store decides otherwise, take returns an error.
 func take(ctx context.Context, s *redisstore.Store, allowed bool, asks ...ratelimit.Ask) error {
 	results, err := s.Take(ctx, asks)
 	if err != nil {

@@ -39,7 +39,7 @@ type crowd struct {
 
 	name  string          // the name of the line in the output
 	size  int             // how many reservations are open before each Settle
-	pick  func(n int) int // returns which of n open reservations is settled next: its index
+	pick  func(n int) int // returns which reservation is settled next: its index among the n open ones
 	times []int64         // how long the server has worked on each Settle, in nanoseconds
 	sum   int64           // their sum
 }
@@ -63,9 +63,10 @@ func (c *crowd) settle(ctx context.Context, i int) error {
 	return err
 }
 
-// measureOpen prints how long the server takes for a Settle of a key with one open reservation, and of keys
-// with n open ones. It does so for each algorithm a for which the name Open/a contains the text lines. The
-// keys take turns, so that other work of the machine slows all of them alike.
+// measureOpen prints how long the server takes for a call of Settle, first for a key with one open
+// reservation, and then for keys with n open reservations. It measures the algorithms for which the name
+// "Open/algorithm" contains the text in the parameter lines. The keys take turns, so that other work of the
+// machine slows all of them alike.
 func measureOpen(ctx context.Context, out io.Writer, client *redis.Client, store *redisstore.Store, lines string, n int) error {
 	for _, a := range all {
 		name := "Open/" + string(a)

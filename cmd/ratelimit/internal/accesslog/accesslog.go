@@ -41,8 +41,8 @@ type Entry struct {
 	Cost     int               // how many units of a limit the request uses up, at least 1
 	Attrs    map[string]string // values of the attributes by name; the next call of Next overwrites the map
 
-	// Costs has what the request costs in units other than that of Cost, such as tokens. It is empty if the line does not
-	// say this. The next call of Next overwrites the slice.
+	// Costs has what the request costs in other units than the field Cost, for example in tokens. It is empty if the
+	// line does not say this. The next call of Next overwrites the slice.
 	Costs []Cost
 }
 
@@ -55,7 +55,7 @@ type Cost = struct {
 // Options say how to read a log.
 type Options struct {
 	Format  Format   // empty means Auto
-	Fields  Fields   // the columns from which each part of an Entry is read; DefaultFields has the columns of missing parts
+	Fields  Fields   // the columns from which each part of an Entry is read; a missing part gets its columns from DefaultFields
 	Columns []string // names of the columns of a CSV that has no header
 	Comma   byte     // separator of the fields of a CSV; 0 means a comma
 
@@ -328,8 +328,8 @@ func (r *Reader) text(p part) string {
 	return ""
 }
 
-// A texts converts bytes to strings. It keeps strings in a hash table: if it finds the text there, it returns the
-// kept string and allocates nothing.
+// A texts converts bytes to strings. It keeps some of the strings in a hash table. If it finds the same text in the
+// table, it returns the kept string and allocates nothing.
 type texts [1 << 12]string
 
 // maxKept is the largest length in bytes of a string that the table keeps.

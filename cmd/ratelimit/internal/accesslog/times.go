@@ -147,8 +147,8 @@ func (s *scan) iso() (int64, bool) {
 	return s.clock(year, month, day, true)
 }
 
-// clock reads the time of the day and the time zone, and adds them to the date that its caller has read. If
-// zoneOptional is true, the text may end without a time zone.
+// clock reads the time of the day and the time zone, and adds them to the given date. If zoneOptional is true, the
+// text may end without a time zone.
 func (s *scan) clock(year, month, day int, zoneOptional bool) (int64, bool) {
 	h := s.number(2)
 	s.one(":")

@@ -10,7 +10,7 @@ import (
 
 // A Figure has panels, one above the other, with the same horizontal axis.
 type Figure struct {
-	ID     string  // prefix of the ids in the SVG; figures on the same page of HTML need different ones
+	ID     string  // prefix of the ids in the SVG; two figures on one page of HTML need different prefixes
 	Title  string  // name of the picture
 	Desc   string  // what the picture shows, in words, for screen readers
 	Width  int     // width in pixels; 0 means 520

@@ -252,7 +252,7 @@ func (p *plot) outline(s Series) string {
 			}
 			b.WriteString("V" + nextY)
 		case s.Kind != Line:
-			continue // the point has the same height as the point before
+			continue // skips the point, because it has the same height as the point before it
 		}
 		x, y = nextX, nextY
 	}

@@ -33,8 +33,8 @@ func (a Axis) ticks(lowest, highest float64, fits func([]tick) bool) []tick {
 	return found
 }
 
-// steps yields distances between ticks that are easy to read, such as 1, 2 and 5, in rising order. It stops after
-// the first distance that is longer than span.
+// steps yields distances between ticks that are easy to read, such as 1, 2 and 5, in rising order. It stops after the
+// first distance that is longer than the parameter span, the length of the axis.
 func (a Axis) steps(span float64) func(yield func(float64) bool) {
 	return func(yield func(float64) bool) {
 		minStep := span / maxTicks

@@ -125,7 +125,7 @@ type checker struct {
 	limiter *ratelimit.RateLimiter
 	options Options
 	rules   []indexed
-	asked   map[string][]string // for each endpoint that was probed, the names of the rules that apply
+	asked   map[string][]string // for each endpoint that the method probe tried, the names of the rules that apply
 	found   []Finding
 }
 
@@ -157,7 +157,8 @@ func (c *checker) add(r indexed, code, field, advice, format string, args ...any
 	c.found = append(c.found, Finding{code, Codes()[i].Severity, r.index, field, fmt.Sprintf(format, args...), advice})
 }
 
-// The method alone adds those findings about the rule r that do not depend on the limiter's other rules.
+// The method alone adds findings about the rule r. It adds only findings for which the other rules of the limiter do
+// not matter.
 func (c *checker) alone(r indexed) {
 	window := r.Algorithm == ratelimit.AlgorithmFixedWindow
 	switch lower := strings.ToLower(r.Endpoint); {
@@ -200,7 +201,7 @@ func (c *checker) alone(r indexed) {
 	c.unit(r)
 }
 
-// largest returns the largest number of units that a limit with the given rate and algorithm grants at once.
+// largest returns how many units a limit with the given rate and algorithm grants at once, at most.
 func largest(r ratelimit.Rate, a ratelimit.Algorithm) int {
 	if a.Windowed() || r.Burst == 0 {
 		return r.Requests
@@ -214,8 +215,9 @@ func (c *checker) applies(r indexed, endpoint string) bool {
 	return err == nil && slices.ContainsFunc(e.Rules, func(x ratelimit.RuleExplanation) bool { return x.Name == r.Name })
 }
 
-// never adds the finding that the rule r never applies. If r is the default rule and a rule that is not additional
-// has the endpoint "*", that rule applies in place of r, and the finding advises to make it additional.
+// never adds the finding that the rule r never applies. If r is the default rule, the reason can be another rule: a
+// rule that has the endpoint "*" and is not additional applies in place of the default rule. In this case, the
+// finding advises to make that other rule additional.
 func (c *checker) never(r indexed) {
 	all := slices.IndexFunc(c.rules, func(other indexed) bool {
 		return other.Endpoint == "*" && !other.Additional && other.Mode.Denies() && other.Name != r.Name
@@ -255,7 +257,7 @@ func (c *checker) among(r indexed) {
 			continue
 		}
 		sometimes := slices.ContainsFunc(probes, func(endpoint string) bool { return !slices.Contains(c.asked[endpoint], first.Name) })
-		equal := stricter(r, first) && uint(r.index) < uint(first.index) // the first of two equal rules gets no finding
+		equal := stricter(r, first) && uint(r.index) < uint(first.index) // of two equal rules, the first gets no finding
 		if !sometimes && !equal {
 			c.add(r, "RL006", "rate", "remove it, or lower its limit", "%s can never deny, as %s denies first", r, first)
 			return

@@ -135,7 +135,8 @@ func config(a ratelimit.Algorithm, r ratelimit.Rate) (string, error) {
 }
 
 // limiter makes a limiter from a text that the function config returned. It decodes the rules as the package
-// configfile does. It does not need that package, because the text is in no file and has no mistakes to report.
+// configfile does. That package also reads files and reports mistakes, which is not needed here: the text is in no
+// file and has no mistakes.
 func limiter(config string, opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) {
 	var file struct {
 		Rules []ratelimit.Rule `json:"rules"`

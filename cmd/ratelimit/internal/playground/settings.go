@@ -36,13 +36,14 @@ const (
 	MaxWidth    = 1000
 )
 
-// windows is the length of the traffic, as a number of windows. Each window has the length Settings.Per.
+// The constant windows is the length of the traffic, as a number of windows. Each window has the length
+// Settings.Per.
 const windows = 6
 
 // A period is one possible value of Settings.Per, with its names in words.
 type period struct {
 	seconds   int
-	one, ten  string // names in words of Per and of ten times Per; each can follow a word such as "any": "any minute"
+	one, ten  string // one is Per in words, and ten is ten times Per in words; both can follow a word such as "any": "any minute"
 	theWindow string // name in words of Per with an article, such as "a minute"
 }
 
@@ -66,9 +67,9 @@ func Shapes() []traffic.Shape {
 	return slices.DeleteFunc(traffic.Shapes(), func(s traffic.Shape) bool { return s == traffic.Attack })
 }
 
-// Retries returns the values that Settings.Retry may have. The value traffic.Obey is not among them, because it
-// would make a run too long: the client would send all denied requests again at the same instant, only one would
-// be granted, and the client would repeat this until all were granted.
+// Retries returns the values that Settings.Retry may have. They do not include traffic.Obey, which would make a
+// run too long: the client would send all denied requests again at the same instant, only one would be granted,
+// and the client would repeat this until all were granted.
 func Retries() []traffic.Retry { return []traffic.Retry{traffic.None, traffic.Ignore} }
 
 // Validate returns everything that is wrong with s as one joined error, or nil.

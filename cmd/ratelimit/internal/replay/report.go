@@ -16,7 +16,7 @@ import (
 type Report struct {
 	Requests  uint64        `json:"requests"`        // number of requests in the logs
 	From      time.Time     `json:"from"`            // time of the first request
-	To        time.Time     `json:"to"`              // latest time of a request
+	To        time.Time     `json:"to"`              // the latest of the times of all requests
 	Backward  uint64        `json:"outOfOrder"`      // requests that come after a request with a later time
 	Back      time.Duration `json:"outOfOrderMaxNs"` // longest time by which an out-of-order request is too early, in nanoseconds
 	Unlimited uint64        `json:"unlimited"`       // requests to which no rule applies
@@ -24,13 +24,13 @@ type Report struct {
 	Denied      uint64     `json:"denied"`                // requests that were denied
 	FirstDenied *time.Time `json:"firstDenied,omitempty"` // time of the first denial
 	LastDenied  *time.Time `json:"lastDenied,omitempty"`  // time of the last denial
-	Clients     Headroom   `json:"clients"`               // counts of clients: Denied of those with a denial, More of all others
+	Clients     Headroom   `json:"clients"`               // clients: the field Denied counts those with a denial, the field More all others
 
 	Rules     []Rule        `json:"rules"`        // in the order of the file
 	Spans     []Span        `json:"spans"`        // spans of time in which there was a request, in order
 	Width     time.Duration `json:"spanLengthNs"` // length of each span in nanoseconds
 	Offenders []Offender    `json:"offenders"`    // the clients with the most denials
-	Missed    uint64        `json:"missed"`       // a client whose denials are not counted had at most this many by each rule
+	Missed    uint64        `json:"missed"`       // each rule has denied a client at most this often if its denials are not counted
 
 	NotJudged []NotJudged `json:"notJudged,omitempty"` // rules that could not decide on all requests to which they apply
 
@@ -39,7 +39,7 @@ type Report struct {
 
 // A NotJudged says how many requests a rule did not decide on, because the log does not say enough about them.
 type NotJudged struct {
-	Rule     string `json:"rule"`               // name of the rule
+	Rule     string `json:"rule"`               // name of the rule that did not decide
 	Unit     string `json:"unit,omitempty"`     // what the rule counts; empty for requests
 	NoUnit   uint64 `json:"noUnit,omitempty"`   // requests without a cost in this unit
 	Duration uint64 `json:"duration,omitempty"` // requests that ran for an unknown time, if the rule limits how many run at once
@@ -83,7 +83,7 @@ type Difference struct {
 type Only struct {
 	Denied    uint64       `json:"denied"`    // number of these requests
 	Rules     []RuleDenied `json:"rules"`     // rules that denied these requests, the largest count first
-	Offenders []Offender   `json:"offenders"` // the clients with the most of these denials
+	Offenders []Offender   `json:"offenders"` // the clients that such requests came from most often
 }
 
 // A RuleDenied says how many of the requests in an [Only] were denied by one rule.

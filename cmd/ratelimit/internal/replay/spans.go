@@ -13,8 +13,8 @@ type Span struct {
 	Denied   uint64    `json:"denied"`   // how many of the requests were denied
 }
 
-// widths has the lengths that spans of time may have, the shortest first. Each length is a multiple of the length
-// before. Longer spans have 2, 4, 8 and so on times the last length.
+// The variable widths has the lengths that spans of time may have, the shortest first. Each length is a multiple
+// of the length before it. There are also longer spans: 2, 4, 8 and so on times the last length.
 var widths = []time.Duration{
 	time.Hour, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour,
 }

@@ -43,7 +43,7 @@ func (s *spread) note(hash uint64, minLeft uint16) {
 	at.minLeft = min(at.minLeft, minLeft)
 }
 
-// find returns the slot with this hash. If there is none, it returns the free slot in which to store the hash.
+// find returns the slot with this hash. If no slot has this hash, find returns the free slot in which to store it.
 func (s *spread) find(hash uint64) *slot {
 	mask := uint64(len(s.slots) - 1)
 	for i := hash >> 20 & mask; ; i = (i + 1) & mask {

@@ -11,8 +11,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/traffic"
 )
 
-// Bins is the number of equal parts into which the duration is divided for counting. It has many divisors, so that
-// a picture can join the parts to fewer and longer parts.
+// Bins is the number of equal parts into which the duration of a simulation is divided for counting. It has many divisors, so
+// that a picture can join the parts to fewer and longer parts.
 const Bins = 240
 
 // A Target is a limiter to which the traffic is sent.
@@ -39,7 +39,7 @@ type Outcome struct {
 	Offered  int    `json:"offered"`  // requests that were sent, including those that were sent again
 	Admitted int    `json:"admitted"` // how many of the Offered requests were granted
 	Denied   int    `json:"denied"`   // how many of the Offered requests were denied
-	Busy     int    `json:"busy"`     // how many of the Denied requests were denied only because others were running
+	Busy     int    `json:"busy"`     // how many of the Denied requests were denied only because other requests were running
 
 	AttackOffered  int `json:"attackOffered,omitempty"`  // how many of the Offered requests the attacker sent
 	AttackAdmitted int `json:"attackAdmitted,omitempty"` // how many of the Admitted requests the attacker sent
@@ -51,7 +51,7 @@ type Outcome struct {
 	LongestDelay time.Duration `json:"longestDelayNanoseconds"` // longest Delay of a granted request
 
 	Rules []*Rule   `json:"rules"` // counts of each rule; the default rule comes last
-	Bins  [Bins]Bin `json:"bins"`  // counts for each of the equal parts of the duration
+	Bins  [Bins]Bin `json:"bins"`  // counts of requests for each of the equal parts of the duration
 }
 
 // A Bin has the counts of requests in one of the equal parts of the duration.
@@ -159,7 +159,7 @@ func (out *Outcome) count(r *traffic.Request, res *ratelimit.Result, o Options) 
 // the counts of the rule.
 type shadowObserver map[string]*Rule
 
-// Observe implements the interface ratelimit.Observer.
+// Observe counts the decision d if its rule is in shadow or advise mode.
 func (s shadowObserver) Observe(_ context.Context, d ratelimit.Decision) {
 	if d.Mode.Denies() {
 		return
@@ -170,7 +170,7 @@ func (s shadowObserver) Observe(_ context.Context, d ratelimit.Decision) {
 	}
 }
 
-// AlignedStart returns an instant at which a window begins. The length of the windows is per.
+// AlignedStart returns an instant at which a window of the given length begins.
 func AlignedStart(per time.Duration) time.Time {
 	base := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 	if per <= 0 || per > traffic.MaxDuration {

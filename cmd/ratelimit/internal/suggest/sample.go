@@ -89,8 +89,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>32
 }
 
-// id returns the index in s.endpoints of the endpoint with this name. If the name is new, id first adds it. The
-// index is 0 if no rule can be written for this endpoint.
+// id returns the index in s.endpoints of the endpoint with this name. If the name is new, id first adds it. If the
+// name is too long or cannot be the endpoint of a rule, the index is 0.
 func (s *Sample) id(name string) uint32 {
 	if id, ok := s.ids[name]; ok {
 		return id
@@ -107,8 +107,8 @@ func (s *Sample) id(name string) uint32 {
 	return id
 }
 
-// prune removes the half of the endpoints that had the fewest requests. The requests of a removed endpoint count
-// for the endpoint with the index 0.
+// prune removes the half of the endpoints that had the fewest requests. The requests of a removed endpoint are
+// then counted in the first entry, together with the requests to all other endpoints without an entry.
 func (s *Sample) prune() {
 	order := make([]int, len(s.endpoints)-1)
 	for i := range order {
@@ -133,7 +133,8 @@ func (s *Sample) prune() {
 	})
 }
 
-// rewrite removes all events for which the given function returns false. This function may change an event.
+// rewrite calls the given function with each event. It removes an event if the function returns false. The
+// function may also change the event.
 func (s *Sample) rewrite(keep func(e *event) bool) {
 	old := s.events
 	s.events, s.n = nil, 0
@@ -155,8 +156,8 @@ func (s *Sample) rewrite(keep func(e *event) bool) {
 	}
 }
 
-// Part says for how many of the clients the Sample keeps requests: 1 means all clients, 2 means one client in two,
-// 4 means one in four, and so on.
+// Part says what part of the clients the Sample keeps: 1 means that it keeps the requests of all clients, 2 of one
+// client in two, 4 of one client in four, and so on.
 func (s *Sample) Part() uint64 { return 1 << s.level }
 
 // A Group has the requests to one endpoint, or to all endpoints that have no Group of their own.

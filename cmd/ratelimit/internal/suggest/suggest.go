@@ -9,7 +9,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A Goal says how many requests and how many clients a limit may deny.
+// A Goal says how many requests and how many clients a limit may deny, at most.
 type Goal struct {
 	Requests, Clients func(n uint64) uint64 // return how many of n requests, or of n clients, may be denied
 }

@@ -31,8 +31,9 @@ func scaled(n uint64, per time.Duration, requests uint64) time.Duration {
 	return time.Duration(min(at, uint64(ended)))
 }
 
-// phase returns the time at which a client begins to send. A single client begins at 0. Of several clients, each begins
-// at a random time from 0 up to the duration between, so that they do not all send at the same instants.
+// phase returns the time at which a client begins to send. If there is only one client, it begins at 0. If there are
+// several clients, each begins at a random time below the given duration, so that they do not all send at the same
+// instants.
 func (c *Config) phase(s *source, between time.Duration) time.Duration {
 	if c.Clients == 1 || between < 1 {
 		return 0
@@ -90,8 +91,8 @@ func onOff(c *Config, s *source) func() time.Duration {
 	}
 }
 
-// ramp sends the requests so that the rate grows linearly. The k-th of all requests is sent at the time
-// duration·√(k/all).
+// ramp sends the requests so that the rate grows linearly. Of n requests, it sends the k-th at the time
+// duration·√(k/n).
 func ramp(c *Config, s *source) func() time.Duration {
 	all := float64(c.Duration) / float64(c.Per) * float64(c.Requests)
 	from := c.phase(s, scaled(1, c.Per, uint64(c.Requests)))

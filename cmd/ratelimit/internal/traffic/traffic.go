@@ -42,7 +42,7 @@ const (
 	Steady  Shape = "steady"  // single requests at equal distances
 	Poisson Shape = "poisson" // single requests at random, independent of each other
 	Bursts  Shape = "bursts"  // Burst requests at once, then no request until the next burst
-	OnOff   Shape = "onoff"   // twice the average rate for a tenth of the duration, then no requests for an equal time
+	OnOff   Shape = "onoff"   // twice the average rate for a tenth of Config.Duration, then no requests for as long, and so on
 	Ramp    Shape = "ramp"    // a rate that grows from 0 to twice the average
 	Attack  Shape = "attack"  // like Poisson; in addition, an attacker sends many requests, each with a new client name
 	Edge    Shape = "edge"    // at each multiple of Per: Burst requests one nanosecond before this instant, and Burst requests at it
@@ -142,7 +142,8 @@ func New(c Config) Stream {
 	return t
 }
 
-// A source makes the requests of one client, one after the other. Its Request has the client's name and address.
+// A source makes the requests of one client, one after the other. The embedded Request holds the client's name and
+// address.
 type source struct {
 	Request
 	random *rand.Rand
@@ -187,7 +188,7 @@ func (t *traffic) add(r Request, from *source) {
 	heap.Push(&t.queue, pending{r, from, t.orders})
 }
 
-// Next implements the interface Stream.
+// Next returns the next request of the traffic, or false if there are no more requests.
 func (t *traffic) Next() (Request, bool) {
 	if len(t.queue) == 0 {
 		return Request{}, false
@@ -199,7 +200,8 @@ func (t *traffic) Next() (Request, bool) {
 	return t.last.Request, true
 }
 
-// Answer implements the interface Stream. The attacker never sends a denied request again.
+// Answer tells the traffic whether the last request was allowed. If it was denied, the client may send it again
+// later. The attacker never sends a denied request again.
 func (t *traffic) Answer(allowed bool, retryAfter time.Duration) {
 	if allowed || t.config.Retry == None || t.last.Attack {
 		return
