@@ -26,9 +26,9 @@ func (s *reserved) Allow(key string) bool {
 	return err == nil && r.Result().Allowed && r.Settle(1) == nil
 }
 
-// newReplayed returns a subject that is a RateLimiter. Each of its requests has one of a hundred
-// IDs, which it uses in turn. After the first hundred requests, nearly all requests get the answer
-// that was recorded for an earlier request with the same ID.
+// newReplayed returns a subject that is a RateLimiter. Its requests have a hundred IDs, which are
+// used one after the other and then again. After the first hundred requests, nearly all requests
+// get the answer that was recorded for an earlier request with the same ID.
 func newReplayed(l Limit) (Subject, error) {
 	limiter, err := newChecker(everyEndpoint(ratelimit.Rule{Rate: l.bucket()}), "", l.options(ratelimit.WithRequestIDs(time.Hour)))
 	if err != nil {

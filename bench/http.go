@@ -60,7 +60,8 @@ func (s *served) WriteHeader(int) {}
 
 func bareHandler(_ Limit, next http.Handler) (http.Handler, error) { return next, nil }
 
-// bareMux returns a ServeMux that has one route, to the given handler, and no middleware.
+// bareMux returns a ServeMux with one route, which leads to the given handler. There is no
+// middleware.
 func bareMux(_ Limit, next http.Handler) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /users/{id}", next)

@@ -6,7 +6,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A Limit is the configuration of a subject. Each subject uses only the fields that it needs.
+// A Limit is the configuration of a subject (a limiter that is measured). Each subject uses only the
+// fields that it needs.
 type Limit struct {
 	Rate    int             // number of units that a bucket earns, or that a window grants, in each Per
 	Per     time.Duration   // the period in which Rate units are granted
@@ -15,7 +16,8 @@ type Limit struct {
 	Clock   ratelimit.Clock // the clock of a limiter of this module; nil means the system clock
 }
 
-// forever is a period longer than any run, and short enough that no subject's arithmetic overflows.
+// The constant forever is a period longer than any run. It is short enough that no subject's arithmetic
+// overflows.
 const forever = 30 * 24 * time.Hour
 
 // defaultRoom is how many keys a limiter of this module may hold. If a workload has more keys than
@@ -24,8 +26,8 @@ const defaultRoom = 1 << 20
 
 func room(w Workload) int { return max(w.Keys, defaultRoom) }
 
-// plenty is a number of units that one key cannot use up in twenty seconds, even if the calls for
-// the key come without a pause.
+// The constant plenty is a number of units that one key cannot use up in twenty seconds, even if the
+// calls for the key come without a pause.
 const plenty = 1 << 30
 
 // The rates below assume that a call takes 50 to 500 ns, depending on the subject and the machine.
@@ -43,8 +45,8 @@ const (
 	// one call in twenty.
 	deniedPerMs = 1000
 
-	// allowedPerMs is more than the number of calls that fit into a millisecond: one
-	// every 5 ns.
+	// allowedPerMs is a number of units that one key cannot use up in a millisecond: for that, each call
+	// would have to take 5 ns or less.
 	allowedPerMs = 200_000
 
 	// logLimitDenied is the limit of a sliding window log in workloads that deny most calls, for a

@@ -63,9 +63,9 @@ func (s *sethvargo) Allow(key string) bool {
 }
 
 // The type gcra runs the GCRA limiter of github.com/throttled/throttled on its memory store. The
-// store has no maximum number of keys, because that would add an LRU list under one lock. If another
-// caller changes the state of a key at the same time, the limiter tries again. By default it returns
-// an error after ten attempts; here it tries until it succeeds.
+// store has no maximum number of keys, because a maximum would add an LRU list under one lock. If
+// another caller changes the state of a key at the same time, the limiter tries again. By default
+// the limiter returns an error after ten attempts. Here it tries until it succeeds.
 type gcra struct {
 	limiter *throttled.GCRARateLimiterCtx
 	ctx     context.Context

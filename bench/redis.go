@@ -91,7 +91,8 @@ func newStoredLimiter(opts ...redisstore.Option) func(*redis.Client, Limit) (Red
 	}
 }
 
-// openStore returns a store that calls Redis through the client c, with the same timeout as c.
+// openStore returns a store that calls Redis through the client c. The store and the client have
+// the same timeout.
 func openStore(c *redis.Client, opts ...redisstore.Option) (*redisstore.Store, error) {
 	return redisstore.New(c, append([]redisstore.Option{redisstore.WithTimeout(redisTimeout)}, opts...)...)
 }
@@ -105,7 +106,8 @@ func storedBucket(c *redis.Client, l Limit, opts ...redisstore.Option) (*ratelim
 }
 
 // newStore returns a function for the field RedisSpec.New. That function makes a store with the
-// given options. Each decision of that store requests one unit, by the given algorithm.
+// given options. Each call for a key then requests one unit from this store, by the given
+// algorithm.
 func newStore(a ratelimit.Algorithm, opts ...redisstore.Option) func(*redis.Client, Limit) (RedisAsk, error) {
 	return func(c *redis.Client, l Limit) (RedisAsk, error) {
 		store, err := openStore(c, opts...)

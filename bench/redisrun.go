@@ -14,7 +14,7 @@ import (
 // A RedisWork describes the calls to a limiter that keeps its state in Redis. The limit is so high
 // that all of the calls are allowed.
 type RedisWork struct {
-	Keys       int  // number of different keys; each call chooses one at random
+	Keys       int  // number of different keys; each call chooses a key at random
 	Callers    int  // number of goroutines that call at once
 	Cancelable bool // whether each call has its own context that can be canceled, like a request to a server
 }
@@ -47,8 +47,8 @@ type RedisSample struct {
 	Effort                  // the server's processor time for each decision
 }
 
-// A RedisRun is a limiter with its state in Redis that is ready to be timed, together with the
-// RedisWork, which describes the calls to it.
+// A RedisRun is a limiter with its state in Redis that is ready to be timed. It also has the
+// RedisWork that describes the calls.
 type RedisRun struct {
 	server *RedisServer
 	client *redis.Client
@@ -90,8 +90,8 @@ func (r *RedisRun) fill(w RedisWork) error {
 	})
 }
 
-// each calls the function f once for each caller, all at the same time. It returns an error if one
-// of the calls of f does.
+// each calls the function f once for each caller, all at the same time. If one of these calls
+// returns an error, each returns this error.
 func (r *RedisRun) each(f func(caller int) error) error {
 	errs := make([]error, len(r.keys))
 	var done sync.WaitGroup

@@ -18,8 +18,8 @@ import (
 // RATELIMIT_REQUIRE_REDIS=1.
 var ErrNoRedis = errors.New("bench: there is no redis-server on this machine")
 
-// A RedisServer is a redis-server process on a free port of the loopback. It has its own folder and
-// saves nothing to disk.
+// A RedisServer is a redis-server process that listens on a free port of the loopback address
+// 127.0.0.1. It has a folder of its own, and saves nothing to disk.
 type RedisServer struct {
 	addr    string
 	dir     string
@@ -65,7 +65,7 @@ func StartRedis(ctx context.Context) (*RedisServer, error) {
 	return s, nil
 }
 
-// freePort returns a port of the loopback that no process listens on.
+// freePort returns a port of the loopback address 127.0.0.1 on which no process listens.
 func freePort(ctx context.Context) (string, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

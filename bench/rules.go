@@ -76,8 +76,8 @@ func (s *everywhere) Allow(key string) bool {
 	return s.RateLimiter.Allow(key, s.endpoints[s.next]).Allowed
 }
 
-// The type checked calls Check of a RateLimiter with a Request. The key of the call is both the
-// client and the IP of the Request.
+// The type checked calls Check of a RateLimiter with a Request. The client and the IP of the
+// Request are both the key of the call.
 type checked struct {
 	*ratelimit.RateLimiter
 	ctx     context.Context
@@ -149,8 +149,8 @@ func (t *tally) Observe(_ context.Context, d ratelimit.Decision) {
 	}
 }
 
-// newShadowed returns a subject of the type checked with two rules for each endpoint: one that
-// enforces its limit, and a shadow rule, which decides but denies nothing.
+// newShadowed returns a subject of the type checked with two rules for each endpoint. The first
+// rule enforces its limit. The second is a shadow rule: it decides, but denies nothing.
 func newShadowed(l Limit) (Subject, error) {
 	rules := twoRules(l)
 	for i := range rules {
@@ -161,8 +161,9 @@ func newShadowed(l Limit) (Subject, error) {
 	return newChecker(rules, "", l.options())
 }
 
-// The type counted calls Allow of a RateLimiter, always for the same endpoint. Once in statsEvery
-// calls it also reads the statistics: a hundred times a second, if a call takes 100 ns.
+// The type counted calls Allow of a RateLimiter, always for the same endpoint. After each
+// statsEvery calls it also reads the statistics. That is a hundred times a second, if a call takes
+// 100 ns.
 type counted struct {
 	ruled
 	asked int

@@ -13,8 +13,8 @@ import (
 const settle = 20_000
 
 // settleServer is the number of calls that Start makes to an HTTP server after it has called each
-// key once. It is smaller than the constant settle, because calls of a server take longer. Only the
-// server's pools of buffers grow with the calls, and few calls are enough for that.
+// key once. It is smaller than the constant settle, because calls of a server take longer. It is
+// large enough, because only the server's pools of buffers grow with the calls.
 const settleServer = 200
 
 // Start makes the subject that the Spec s describes and prepares it for the workload w: it calls
@@ -126,8 +126,8 @@ func (t Timing) Each() float64 { return float64(t.Took.Nanoseconds()) / float64(
 // Share returns the fraction of the calls that were allowed, from 0 to 1.
 func (t Timing) Share() float64 { return float64(t.Allowed) / float64(t.Asks) }
 
-// Time makes n calls on each core. If [Spec.Claims] says that all calls are to be allowed, or none,
-// Time returns an error if a call had the other outcome. Otherwise it does not check the outcomes.
+// Time makes n calls on each core. [Spec.Claims] says what fraction of the calls should be allowed.
+// If all calls should be allowed, or none, and a call had the other outcome, Time returns an error.
 func (r *Run) Time(n int) (Timing, error) {
 	var allowed int
 	start := time.Now()

@@ -12,9 +12,10 @@ import (
 	"time"
 )
 
-// The type server runs a handler in an HTTP server on the loopback, with one client on one
-// connection that is kept alive. The client sends the same bytes for each request and reuses the
-// buffer for the response. So nearly all allocations that are counted are those of the server.
+// The type server runs a handler in an HTTP server on the loopback address 127.0.0.1. One client
+// calls it on one connection, which is kept alive. The client sends the same bytes for each request
+// and reuses the buffer for the response. So nearly all allocations that are counted are made by
+// the server.
 type server struct {
 	http   *http.Server
 	conn   net.Conn

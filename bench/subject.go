@@ -27,11 +27,11 @@ const (
 
 // A Workload describes the calls to a subject.
 type Workload struct {
-	Keys     int           // number of different keys; each call chooses one at random
+	Keys     int           // number of different keys; each call chooses a key at random
 	Names    Names         // the length of the text of a key: Varied, Even or Long
 	Outcome  Outcome       // whether the calls are allowed, denied or both
-	Parallel bool          // whether all cores make calls at once; otherwise one core does
-	Window   time.Duration // the length of windows that end during the run; 0 if none ends
+	Parallel bool          // true: all cores make calls at once; false: one core makes calls
+	Window   time.Duration // the length of windows that end during the run; 0 if no window ends
 	Even     bool          // whether the time for one unit is a whole number of nanoseconds, as with 100/s
 }
 
@@ -74,14 +74,14 @@ const (
 	Ours                  // a limiter of this module
 	Peer                  // a limiter of another module, with keys
 	Unkeyed               // a limiter of another module, without keys; shown, but not compared
-	Rules                 // a RateLimiter of this module
+	Rules                 // a limiter of this module with many rules (a RateLimiter)
 
 	// The kinds below serve one request at a time, and all requests are allowed.
 
 	HTTP       // a handler, with a middleware of this module or none
 	PeerHTTP   // a handler with a middleware of another module
-	Server     // an HTTP server on the loopback, with a middleware of this module or none
-	PeerServer // an HTTP server on the loopback, with a middleware of another module
+	Server     // an HTTP server on this machine, with a middleware of this module or none
+	PeerServer // an HTTP server on this machine, with a middleware of another module
 	Extras     // a RateLimiter of this module with reservations, IDs or a warm-up
 	GRPC       // a gRPC handler, with an interceptor of this module or an empty one
 )
@@ -99,7 +99,8 @@ func Specs() []Spec {
 	return slices.Concat(limiterSpecs(), ruleSpecs(), peerSpecs(), middlewareSpecs())
 }
 
-// limiterSpecs returns the limiters of this module, and the references, which do only basic work.
+// limiterSpecs returns the limiters of this module, and the subjects of the kind Reference, which
+// do only basic work.
 func limiterSpecs() []Spec {
 	return []Spec{
 		{"floor", Reference, bucketLimit, newFloor},
@@ -187,7 +188,7 @@ func (s Spec) Can(w Workload) bool {
 	case s.Kind == Unkeyed:
 		return w.Keys == 1 && w.Outcome == Allowed
 	case s.Kind >= HTTP:
-		return w.Keys == 1 && w.Outcome == Allowed && !w.Parallel // it serves one request at a time
+		return w.Keys == 1 && w.Outcome == Allowed && !w.Parallel // such a subject serves one request at a time
 	case s.Kind == Rules:
 		return w.Keys == 1 && !w.Parallel // some of these subjects have only one key, or count without a lock
 	case s.Name == "map":

@@ -42,9 +42,9 @@ func Turn(runs ...*Run) error {
 	return fmt.Errorf("bench: %v: no window had a count before it, %d times", w, tries)
 }
 
-// Spend takes all units that are left in the current window, so that the next calls are denied. It
-// does nothing if the workload does not deny most calls. In a sliding window log few units are left,
-// because earlier calls have taken them one by one.
+// Spend takes all units that are left in the current window, so that the next calls are denied. If
+// the workload does not deny most calls, Spend does nothing. In a sliding window log few units are
+// left, because earlier calls have taken them one by one.
 func (r *Run) Spend() {
 	s, ok := r.subject.(interface {
 		Peek(key string) ratelimit.Result

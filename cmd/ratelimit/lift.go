@@ -200,8 +200,8 @@ func printOverridesJSON(t *terminal, s *target, all []ratelimit.Override) error 
 	return t.printJSON(out)
 }
 
-// wide returns the width of the terminal. If the output is not a terminal, it returns a width at which no table is cut, so that
-// the names in the tables are whole and can be pasted.
+// wide returns a width for tables. If the output is a terminal, this is the width of the terminal. Otherwise the width is so
+// large that no table is cut, and the names in the tables are whole and can be pasted.
 func wide(t *terminal) int {
 	if isTerminal(t.out) {
 		return t.width

@@ -264,7 +264,8 @@ func runSet(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string, e
 	return err
 }
 
-// set sets the given overrides in the server, all or none. If the overrides are wrong, the error is a usageError.
+// set sets the given overrides in the server: either all of them or none. If the overrides are wrong, the error is a
+// usageError.
 func (t *target) set(ctx context.Context, o ...ratelimit.Override) error {
 	var wrong error
 	err := t.within(ctx, func(ctx context.Context) error {

@@ -14,7 +14,7 @@ import (
 // line. It prints nothing if the standard error is not a terminal.
 type progress struct {
 	terminal *terminal
-	total    int64 // size of all logs in bytes, or 0 if one of them is not a regular file
+	total    int64 // size of all logs in bytes; 0 if a log is not a regular file, so that its size is not known
 	read     int64
 	lines    int
 	began    time.Time

@@ -21,7 +21,7 @@ type page struct {
 	width int
 }
 
-// The method line adds one line of text to the page. Its parameters are those of fmt.Sprintf.
+// The method line adds one line of text to the page. It has the same parameters as fmt.Sprintf.
 func (p *page) line(format string, args ...any) {
 	p.WriteString(strings.TrimRight(fit(fmt.Sprintf(format, args...), p.width), " ") + "\n")
 }

@@ -130,8 +130,8 @@ func (s *server) reset(ctx context.Context, l *ratelimit.RateLimiter, req *ratel
 	return err
 }
 
-// The method explain returns how the rules that apply to the request req would answer it. If the request names
-// neither an endpoint nor rules, the Explanation is empty.
+// The method explain returns how the rules that apply to the request req would answer this request. If the request names
+// no endpoint and no rules, the Explanation is empty.
 func (s *server) explain(ctx context.Context, l *ratelimit.RateLimiter, req *ratelimit.Request) (e ratelimit.Explanation, err error) {
 	if req.Endpoint == "" && len(req.Rules) == 0 {
 		return e, nil
@@ -146,8 +146,9 @@ func (s *server) explain(ctx context.Context, l *ratelimit.RateLimiter, req *rat
 	return e, err
 }
 
-// freeIn returns how many units were left in the rule with the index i before the request that e explains. The request
-// must cost one unit. If all rules grant the request, e already counts this unit as used, and freeIn adds it again.
+// freeIn returns how many units of a rule were free when the request that e explains was about to be decided. The
+// parameter i is the index of the rule in e.Rules. The request must cost one unit. If all rules grant the request, e
+// already counts this unit as used, and freeIn adds it again.
 func freeIn(e ratelimit.Explanation, i int) int {
 	r := e.Rules[i].Result
 	if e.Result.Allowed && r.Allowed && r.Limit > 0 {

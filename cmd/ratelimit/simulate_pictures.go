@@ -18,7 +18,7 @@ import (
 )
 
 // The method parts returns into how many equal parts the pictures divide the duration of the simulation. It prefers
-// a number of parts for which the length of one part has a short text, such as 5s.
+// a number of parts that gives the parts a length with a short text, such as 5s.
 func (s *simulation) parts() int {
 	best := 60
 	for _, n := range []int{48, 40, 80, 30} {
@@ -147,7 +147,7 @@ func (s *simulation) writePage(w io.Writer, outcomes []*sim.Outcome) error {
 	var pictures []template.HTML
 	for i, out := range outcomes {
 		panels := s.panels(out)
-		each := len(panels) // number of panels in each picture: all, or 1 with a file of rules
+		each := len(panels) // number of panels in each picture: 1 if there is a file of rules, and otherwise all
 		if s.limited.Per == 0 {
 			each = 1
 		}

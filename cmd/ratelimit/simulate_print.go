@@ -281,8 +281,8 @@ func offered(b sim.Bin) int { return b.Offered }
 func granted(b sim.Bin) int { return b.Admitted }
 func denied(b sim.Bin) int  { return b.Offered - b.Admitted }
 
-// values divides the duration into n equal parts. It returns one value for each part: the sum of what the given
-// function returns for the bins in this part.
+// values divides the duration of the simulation into n equal parts. It returns one value for each part: the given function is
+// called for each bin (the counts of a short time) in the part, and the value is the sum of the results.
 func values(out *sim.Outcome, n int, count func(sim.Bin) int) []float64 {
 	sums := make([]float64, n)
 	for i, b := range out.Bins {

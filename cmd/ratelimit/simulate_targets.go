@@ -91,9 +91,10 @@ func fileTarget(f *configfile.File, more ratelimit.Option) func(...ratelimit.Opt
 	return func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) { return f.New(append(opts, more)...) }
 }
 
-// setSend sets the rate at which each client sends. The argument is this rate as text. If the text is empty, the
-// rate is 120 a minute with a file of rules, and otherwise twice the limit. With the shape traffic.Edge, a client
-// sends twice the limit in two bursts, one just before the start of each window, and one at the start.
+// setSend sets the rate at which each client sends. The argument is this rate as text. If the text is empty and
+// there is a file of rules, the rate is 120 a minute. If the text is empty and there is no file of rules, the rate
+// is twice the limit. With the shape traffic.Edge, a client sends twice the limit in two bursts: one burst just
+// before the start of each window, and one at the start.
 func (s *simulation) setSend(text string) (err error) {
 	switch {
 	case text != "":

@@ -50,7 +50,7 @@ type endpointJSON struct {
 type suggestJSON struct {
 	Log       logCount        `json:"log"`
 	Per       string          `json:"per"`
-	Part      uint64          `json:"oneIn"` // N if the sample keeps the requests of one client in N
+	Part      uint64          `json:"oneIn"` // N, if the sample keeps the requests of one client in N; 1 for all clients
 	Endpoints []endpointJSON  `json:"endpoints"`
 	Config    json.RawMessage `json:"config"`
 }

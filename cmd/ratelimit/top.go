@@ -175,8 +175,8 @@ func (w *watch) load(path string) error {
 	return nil
 }
 
-// The method rule returns the rule to which the stored state s belongs. It returns false if there is no such rule.
-// The field Ask.Rule of s has the name of the limiter and the name of the rule, with a colon between them.
+// The method rule returns the rule to which the stored state s belongs. If no rule has this state, it returns false. The
+// field Ask.Rule of s has the name of the limiter and the name of the rule, with a colon between them.
 func (w *watch) rule(s *redisstore.Stored) (r ratelimit.Rule, ok bool) {
 	for _, name := range w.names {
 		candidate := w.rules[name]
@@ -286,7 +286,7 @@ func (w *watch) look(ctx context.Context, states []redisstore.Stored, found *top
 	return nil
 }
 
-// The method add counts the key k. It keeps those maxKeys keys that have the smallest part of their limit left.
+// The method add counts the key k. It keeps at most maxKeys keys: those of which the smallest part of the limit is left.
 func (r *topRule) add(k topKey, maxKeys int) {
 	r.Keys++
 	if slices.ContainsFunc(r.Top, func(other topKey) bool { return other.name == k.name }) {

@@ -118,8 +118,8 @@ func ignoredCodes(text string) (map[string]bool, error) {
 	return ignored, nil
 }
 
-// validate returns the problems and findings in the file at path. It returns an error only if it cannot read the
-// file.
+// validate returns the problems and findings in the file at path. It returns an error if it cannot read the file. A
+// problem in a file that it can read is no error.
 func validate(path string, o lint.Options) ([]report, error) {
 	// Some rules do not say what happens while a store fails. They get FailClosed, a policy about which lint has no finding.
 	f, l, err := loadRules(path, ratelimit.WithFailurePolicy(ratelimit.FailClosed))
@@ -231,7 +231,7 @@ func (r report) place() string {
 }
 
 // annotated escapes text for a workflow command of GitHub. It encodes the characters that would end the command. If
-// property is true, it also encodes those that would end a property of the command.
+// property is true, it also encodes the characters that would end a property of the command.
 func annotated(text string, property bool) string {
 	r := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	if property {

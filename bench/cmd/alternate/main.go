@@ -76,7 +76,7 @@ func run(ctx context.Context, path string, args []string) ([]byte, error) {
 	return out, err
 }
 
-// names are the labels of the two programs in the output.
+// The variable names holds the labels of the two programs in the output.
 var names = [2]string{"old", "new"}
 
 // alternate runs the old and the new program in turns. It writes the comparison to out, and a

@@ -9,19 +9,20 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A guess is a custom limiter that allows or denies calls at random. It also fails at random, in
-// each of the ways in which a limiter can fail.
+// The type guess is a custom limiter that allows or denies calls at random. Some of its calls also
+// fail, in each of the ways in which a call of a limiter can fail.
 type guess struct {
 	w    *world
 	name int
-	good int // percentage of the calls that are allowed, among those that do not fail
+	good int // percentage of allowed calls among the calls that do not fail
 	bad  int // percentage of the calls that fail
 }
 
 // Allow panics, because a RateLimiter must never call the method Allow of a custom limiter.
 func (g *guess) Allow(string) ratelimit.Result { panic("a rule has no use for Allow") }
 
-// Take returns a random answer, and records the call and its answer in the transcript.
+// Take returns a random answer. It records the call and the answer in the transcript, which is the
+// text of all calls.
 func (g *guess) Take(ctx context.Context, key string, n int) (ratelimit.Result, error) {
 	w := g.w
 	if w.slow != nil && n > 0 && w.chance(50) {
@@ -70,7 +71,7 @@ func (g *guess) answer(ctx context.Context) (res ratelimit.Result, err error) {
 	return res, nil
 }
 
-// A settable is a custom limiter like guess that also has the methods Reset and SetRate.
+// The type settable is a custom limiter like guess that also has the methods Reset and SetRate.
 type settable struct {
 	*guess
 	rate ratelimit.Rate
@@ -97,13 +98,13 @@ func (s *settable) SetRate(r ratelimit.Rate) (err error) {
 	return err
 }
 
-// A rated is a custom limiter like settable that also has the method Rate.
+// The type rated is a custom limiter like settable that also has the method Rate.
 type rated struct{ *settable }
 
 // Rate returns the present rate: the rate that SetRate has set last, or the rate at the start.
 func (r rated) Rate() ratelimit.Rate { return r.rate }
 
-// A closing is a custom limiter like settable that also has the method Close.
+// The type closing is a custom limiter like settable that also has the method Close.
 type closing struct{ *settable }
 
 // Close records the call in the transcript.

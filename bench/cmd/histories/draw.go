@@ -25,22 +25,22 @@ var (
 type world struct {
 	*history
 	limiter *ratelimit.RateLimiter
-	store   *store // the RateLimiter's store; nil if it has none
+	store   *store // the store of the RateLimiter; nil if the RateLimiter has no store
 	customs bool   // whether rules may have custom limiters
 	clients int    // number of different clients
-	ids     int    // number of different request IDs; 0 if requests have none
+	ids     int    // number of different request IDs; 0 if requests have no ID
 	opts    []ratelimit.Option
 
 	held    []held
-	tiered  bool               // whether most rules have tiers, and most requests a tier
-	leaky   bool               // whether most rules are leaky buckets, and most calls are calls of Wait
+	tiered  bool               // true: most rules have tiers, and most requests have a tier
+	leaky   bool               // true: most rules are leaky buckets, and most calls are calls of Wait
 	slow    *stepClock         // the clock by which slow custom limiters wait; nil if custom limiters answer at once
 	usual   *ratelimit.Request // if not nil, most requests have the same keys as this request
 	explain bool               // whether Explain is called before each call that decides about a request
 }
 
-// A held is a reservation that a random call has made and that a later call may settle. It also has
-// the request for which the reservation was made.
+// The type held is a reservation that a random call has made and that a later call may settle. It
+// also has the request for which the reservation was made.
 type held struct {
 	*ratelimit.Reservation
 	req ratelimit.Request
@@ -204,8 +204,8 @@ func rulesText(rules []ratelimit.Rule, defaultRule *ratelimit.Rule) string {
 	return b.String()
 }
 
-// drawRequest returns a random request. Its client, endpoint and IP come from short lists, so that
-// many requests have the same keys.
+// drawRequest returns a random request. The client, the endpoint and the IP of the request come
+// from short lists, so that many requests have the same keys.
 func (w *world) drawRequest() ratelimit.Request {
 	req := ratelimit.Request{
 		Client:   string(rune('a' + w.IntN(w.clients))),

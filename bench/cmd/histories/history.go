@@ -30,7 +30,7 @@ type history struct {
 	clock   clock
 	small   time.Duration // sum of the clock's steps below 6 ms; step keeps it below 24 ms if there is a store
 	unusual bool          // whether the clock shows an extreme time, such as the year 1
-	bubble  bool          // whether the history is played in a synctest bubble, which has a time of its own
+	bubble  bool          // whether the history is played in a synctest bubble, in which time is simulated
 	lazy    bool          // whether custom limiters take time to answer
 	sorted  bool          // whether flush sorts all events, because goroutines may record them in a random order
 
@@ -162,7 +162,7 @@ func guarded(f func() string) (text string) {
 }
 
 // misset sets the clock to an extreme time, such as the year 9999. A later call of the method step may
-// set it back to epoch, the instant at which the history began.
+// set it back to the instant at which the history began.
 func (h *history) misset() {
 	h.unusual = true
 	h.clock.Set(oneOf(h, time.Time{}, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)))
@@ -231,7 +231,7 @@ func results(all []ratelimit.Result) string {
 // answer returns a Result and an error as they appear in the transcript.
 func answer(res ratelimit.Result, err error) string { return result(res) + " " + problem(err) }
 
-// targets are the errors that a caller can test for with errors.Is.
+// The variable targets lists the errors for which a caller can test with errors.Is.
 var targets = []struct {
 	name string
 	err  error
@@ -249,8 +249,8 @@ var targets = []struct {
 	{"down", errDown},
 }
 
-// problem returns the text of err, followed by the name of each error in the variable targets that
-// err matches.
+// problem returns the text of err. After this text come the names of those errors in the variable
+// targets that match err.
 func problem(err error) string {
 	if err == nil {
 		return "ok"

@@ -22,7 +22,7 @@ type limiter interface {
 	Len() int
 }
 
-// algorithms are the names of the five algorithms.
+// The variable algorithms holds the names of the five algorithms.
 var algorithms = []ratelimit.Algorithm{
 	ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowLog,
 	ratelimit.AlgorithmSlidingWindowCounter, ratelimit.AlgorithmLeakyBucket,
@@ -112,8 +112,8 @@ func (h *history) due(d time.Duration) *deadline {
 	return &deadline{Context: context.Background(), at: h.clock.Now().Add(d), done: make(chan struct{})}
 }
 
-// A deadline is a context with a deadline, for use by one goroutine. It ends as soon as its method
-// Done is called. So a call that waits for the end of the context does not block.
+// A deadline is a context with a deadline, for use by one goroutine. The context ends as soon as
+// its method Done is called, so that a call that waits for this end does not block.
 type deadline struct {
 	context.Context
 	at   time.Time
@@ -136,7 +136,8 @@ func (d *deadline) end(err error) {
 	}
 }
 
-// playLimiter plays a history with one of the five limiters, which may have an observer or a store.
+// playLimiter plays a history (a sequence of random calls) with one of the five limiters. The
+// limiter may have an observer or a store.
 func playLimiter(_ *testing.T, h *history) {
 	a := oneOf(h, algorithms...)
 	opts := []ratelimit.Option{ratelimit.WithClock(h.clock)}
@@ -194,7 +195,7 @@ func zeroLimiter(a ratelimit.Algorithm) limiter {
 	return new(ratelimit.LeakyBucket)
 }
 
-// limiterStep makes one random call of the limiter l, or moves the clock, and records the result.
+// limiterStep makes one random call of the limiter l and records the result, or it moves the clock.
 func (h *history) limiterStep(a ratelimit.Algorithm, l limiter, st *store, keys int) {
 	key := fmt.Sprint("k", h.IntN(keys))
 	if h.chance(3) {

@@ -42,7 +42,7 @@ import (
 // A player plays the history h: it makes random calls and records what they return.
 type player func(t *testing.T, h *history)
 
-// players holds the player for each kind of history.
+// The variable players holds the player for each kind of history.
 var players = map[string]player{
 	"limiters": playLimiter,
 	"rules":    playRules,
@@ -53,7 +53,7 @@ var players = map[string]player{
 	"explain":  playExplain,
 }
 
-// kinds are the kinds of histories, in the order of the output.
+// The variable kinds holds the kinds of histories, in the order of the output.
 var kinds = []string{"limiters", "rules", "stores", "wait", "reserve", "ids", "explain"}
 
 // A task says which histories (random sequences of calls) to play, and how many at once.

@@ -8,8 +8,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// Each of these types adds one optional method to a store: Part, Denied, Supports, Accepts, Settle
-// or Once.
+// Each of these types has one of the optional methods of a store: Part, Denied, Supports, Accepts,
+// Settle or Once.
 type (
 	parts    struct{ st *store }
 	denies   struct{ st *store }

@@ -65,8 +65,8 @@ func newWorld(h *history, stored, ids bool, opts ...ratelimit.Option) (w *world,
 	return w, false
 }
 
-// A mix holds the percentage of the steps of each kind. Steps that belong to none of these kinds
-// move the clock.
+// A mix says how often the random steps of a history are steps of each kind, in percent. All other
+// steps move the clock.
 type mix struct{ decides, changes, resets, reserves, explains, counts int }
 
 // play makes the random steps of a history. The mix m gives the percentage of each kind of step,

@@ -15,8 +15,8 @@ import (
 // request.
 func requestText(name string, req ratelimit.Request) string { return fmt.Sprintf("%s %+v", name, req) }
 
-// decides makes a random call that decides about a request, such as Allow or Check, and records the
-// result.
+// The method decides makes a random call that decides about a request, such as Allow or Check. It
+// records the result.
 func (w *world) decides() {
 	req := w.drawRequest()
 	ctx, done := w.drawContext()
@@ -49,7 +49,7 @@ func (w *world) decides() {
 	}
 }
 
-// explains calls Explain for the request and records the result.
+// The method explains calls Explain for the request, and records the result.
 func (w *world) explains(req ratelimit.Request) {
 	ctx, done := w.drawContext()
 	defer done()
@@ -87,7 +87,7 @@ func tableText(e ratelimit.Explanation) string {
 	return strings.Join(lines, "\n    ")
 }
 
-// changes makes a random call that changes the rules, and records the result.
+// The method changes makes a random call that changes the rules, and records the result.
 func (w *world) changes() {
 	l, r := w.limiter, w.drawRule()
 	rules, defaultRule := l.Rules()
@@ -134,7 +134,7 @@ func (w *world) changes() {
 	w.say("rules%s", rulesText(rules, defaultRule))
 }
 
-// resets calls Reset for a random request and records the result.
+// The method resets calls Reset for a random request, and records the result.
 func (w *world) resets() {
 	req := w.drawRequest()
 	if w.chance(20) {
@@ -146,8 +146,8 @@ func (w *world) resets() {
 	w.try(requestText("reset", req), func() string { return problem(w.limiter.Reset(ctx, req)) })
 }
 
-// reserves makes a new reservation, or settles or cancels an earlier reservation, and records the
-// result. It may also settle or cancel a reservation that was settled or canceled before.
+// The method reserves makes a new reservation, or settles or cancels an earlier reservation, and
+// records the result. It may also settle or cancel a reservation that was settled or canceled before.
 func (w *world) reserves() {
 	if n := len(w.held); n > 0 && w.chance(55) {
 		i := w.IntN(n)
@@ -190,8 +190,8 @@ func (w *world) reserves() {
 	})
 }
 
-// reserveAll makes a reservation, and also returns the Result of each rule. It calls ReserveAll if
-// this version of the package has that method, and otherwise Reserve and Results.
+// reserveAll makes a reservation, and also returns the Result of each rule. If this version of the
+// package has the method ReserveAll, it calls this method. Otherwise it calls Reserve and Results.
 func reserveAll(
 	l *ratelimit.RateLimiter, ctx context.Context, req ratelimit.Request, term time.Duration,
 ) (r *ratelimit.Reservation, all []ratelimit.Result, err error) {
@@ -206,7 +206,7 @@ func reserveAll(
 	return r, all, err
 }
 
-// counts writes the statistics into the transcript.
+// The method counts writes the statistics into the transcript.
 func (w *world) counts() {
 	for _, s := range w.limiter.Stats() {
 		w.say("stats %+v", s)

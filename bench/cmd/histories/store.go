@@ -64,8 +64,9 @@ func (st *store) faults() {
 	}
 }
 
-// ends returns the context ctx or, at random, a child of ctx that the next call of the store may
-// cancel. If st is nil, it returns ctx.
+// The method ends returns a context for the next call of the store. At random, this is the context
+// ctx itself, or a child of ctx that the store may cancel during the call. If st is nil, there is no
+// store, and the result is ctx.
 func (st *store) ends(ctx context.Context) context.Context {
 	if st == nil || ctx == nil || ctx.Err() != nil || st.h.chance(60) {
 		return ctx
@@ -92,7 +93,8 @@ func (st *store) end() {
 	}
 }
 
-// A fault is an error of a store. Its method Parts returns which parts of the store have failed.
+// The type fault is an error of a store. Its method Parts returns which parts of the store have
+// failed.
 type fault struct {
 	error
 	parts []int
@@ -101,14 +103,14 @@ type fault struct {
 func (f fault) Unwrap() error { return f.error }
 func (f fault) Parts() []int  { return f.parts }
 
-// An answered is an error with the method Answered, which tells the limiter that the store was
-// reached and has answered.
+// The type answered is an error with the method Answered. This method tells the limiter that the
+// store was reached and has answered.
 type answered struct{ error }
 
 func (answered) Answered() bool { return true }
 
-// A shared is the error of one call to the store that several callers share: each of them gets this
-// error. The method Call returns the number of the call to the store.
+// The type shared is the error of one call to the store that several callers share: each of them gets
+// this error. The method Call returns the number of the call to the store.
 type shared struct {
 	error
 	call uint64
@@ -116,7 +118,7 @@ type shared struct {
 
 func (s shared) Call() uint64 { return s.call }
 
-// An unfinished is the error for a caller that gave up before its call to the store ended. The
+// The type unfinished is the error for a caller that gave up before its call to the store ended. The
 // limiter passes a function to the method Later. The store calls this function with the result of the
 // call when the result is known.
 type unfinished struct {
@@ -127,8 +129,8 @@ type unfinished struct {
 func (u unfinished) Unwrap() error         { return u.error }
 func (u unfinished) Later(end func(error)) { u.st.later = append(u.st.later, end) }
 
-// serve handles one call to the store: it calls the given function, or makes the call fail, or
-// both. It records the call in the transcript under the given name.
+// serve handles one call to the store. At random, it calls the given function, or makes the call
+// fail, or does both. It records the call in the transcript under the given name.
 func (st *store) serve(ctx context.Context, name string, do func() (text string, err error)) error {
 	h := st.h
 	outcome := "fine"

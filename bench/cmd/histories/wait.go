@@ -24,7 +24,8 @@ type waiter struct {
 	shown bool
 }
 
-// A room holds the goroutines of one history that wait for units, and the limiter that they wait for.
+// A room holds the goroutines of one history (a sequence of random calls) that wait for units, and
+// the limiter from which they want units.
 type room struct {
 	*world
 	alone   limiter // the limiter under test; nil if a RateLimiter is tested instead
@@ -36,8 +37,8 @@ type room struct {
 	foreign bool // whether waiters call ratelimit.Wait with a wrapper that hides the limiter's own method Wait
 }
 
-// playWait plays a history in which goroutines wait for units while other calls are made. It runs
-// in a synctest bubble, which has a time of its own.
+// playWait plays a history (a sequence of random calls): some goroutines wait for units while other
+// calls are made. It runs in a synctest bubble, in which time is simulated.
 func playWait(t *testing.T, h *history) {
 	synctest.Test(t, func(*testing.T) { h.playRoom() })
 }
@@ -142,7 +143,7 @@ func (r *room) move() {
 	case n < 88:
 		r.resets()
 	case n < 93:
-		if !r.single || len(r.all) < 2 { // a change may make waiters join a new queue, in a random order
+		if !r.single || len(r.all) < 2 { // a change may move waiters to a new queue in a random order
 			r.changes()
 		}
 	default:
@@ -150,7 +151,7 @@ func (r *room) move() {
 	}
 }
 
-// A timed is a context whose deadline is an instant on the history's clock.
+// The type timed is a context whose deadline is an instant on the clock of the history.
 type timed struct {
 	context.Context
 	at time.Time
@@ -181,7 +182,7 @@ func (r *room) lag() bool {
 	return true
 }
 
-// start starts a waiter in a goroutine.
+// The method start starts a waiter: a goroutine that calls the limiter and may have to wait.
 func (r *room) start() {
 	r.came++
 	w := &waiter{number: r.came}
@@ -204,7 +205,7 @@ func (r *room) start() {
 	}()
 }
 
-// A call describes the call that one waiter makes.
+// A call describes one call that a waiter (a goroutine) makes.
 type call struct {
 	what string
 	req  ratelimit.Request // the request to the RateLimiter; zero if there is no RateLimiter
@@ -250,8 +251,8 @@ func (r *room) drawCall(ctx context.Context) call {
 	return call{requestText("itself", req), req, func() string { return answer(r.limiter.Wait(ctx, req)) }}
 }
 
-// The type machine is the system clock, which shows the bubble's own time in a synctest bubble. A
-// limiter without the option WithClock reads the same clock.
+// The type machine is the system clock. In a synctest bubble, in which time is simulated, it shows
+// the simulated time. A limiter without the option WithClock reads the same clock.
 type machine struct{}
 
 // Now returns the time of the bubble.
@@ -263,9 +264,9 @@ func (machine) Set(time.Time) {}
 // Advance sleeps for the duration d, which moves the time of the bubble.
 func (machine) Advance(d time.Duration) { time.Sleep(d) }
 
-// A stepClock is a clock for use in a synctest bubble, and moves only when it is told to. Goroutines
-// wait for its alarms. When it moves, it rings them one after the other. After each alarm, it waits
-// until all goroutines are blocked.
+// A stepClock is a clock for use in a synctest bubble. It moves only when one of its methods moves
+// it. Goroutines wait for its alarms. When the clock moves, it rings the alarms that are due, one
+// after the other. After each alarm, it waits until all goroutines are blocked.
 type stepClock struct {
 	mu     sync.Mutex
 	now    time.Time
@@ -312,7 +313,7 @@ func (c *stepClock) Advance(d time.Duration) {
 	}
 }
 
-// lag moves the clock by the duration d without ringing an alarm.
+// The method lag moves the clock by the duration d without ringing an alarm.
 func (c *stepClock) lag(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,8 +24,8 @@ import (
 // Garbage collections run during a pass, as they do in a service. Before each pass, free memory is
 // returned to the operating system, so that a growing table has to request memory again.
 
-// windows is the number of pieces into which a pass (a sequence of timed calls) is cut. Two
-// neighbouring pieces form one window, so windows overlap.
+// The constant windows is the number of pieces into which a pass (a sequence of timed calls) is cut.
+// Two neighbouring pieces form one window, so windows overlap.
 const windows = 16
 
 // slowestGrowing returns a line of the report for the slowest call of a token bucket limiter that
@@ -98,9 +98,9 @@ func slowest(work string, calls func() (pass, error)) line {
 	}}
 }
 
-// beyond returns the result for one line of the report: the time of a limiter's slowest call (the
-// parameter measured), minus the time of the slowest iteration of an empty loop (the parameter
-// idle).
+// beyond returns the result for one line of the report: how much longer the slowest call of a limiter
+// took than the slowest iteration of an empty loop. These two times are the parameters measured and
+// idle.
 func beyond(measured, idle time.Duration, runs int) reading {
 	return reading{
 		value: float64(max(0, measured-idle)),
@@ -109,7 +109,7 @@ func beyond(measured, idle time.Duration, runs int) reading {
 	}
 }
 
-// A pass holds the times of one sequence of calls, which is cut into pieces.
+// A pass holds the times of one sequence of calls. The sequence is cut into pieces.
 type pass struct {
 	slowest []time.Duration // the duration of the slowest call in each piece
 	took    time.Duration   // time of all calls together
@@ -120,8 +120,8 @@ func (p pass) and(q pass) pass {
 	return pass{append(p.slowest, q.slowest...), p.took + q.took}
 }
 
-// turn records one call in the last piece of the pass p. The call began at the time p.took and
-// ended at the time now, both counted from the start of the pass.
+// The method turn records one call in the last piece of the pass p. The call began at the time p.took
+// and ended at the given time, both counted from the start of the pass.
 func (p *pass) turn(now time.Duration) {
 	last := &p.slowest[len(p.slowest)-1]
 	*last = max(*last, now-p.took)

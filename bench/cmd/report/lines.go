@@ -9,7 +9,8 @@ import (
 )
 
 // A line is one measurement: a row of the report. To add a measurement, add a line to one of the
-// tables below. A line that measures a new subject also needs an entry in bench.Specs.
+// functions below that return lines. If the line measures a new subject, add the subject to
+// bench.Specs.
 type line struct {
 	work     string                      // what is measured: the row's first column
 	headline string                      // the row's name in the opening table; empty if it is not in that table
@@ -29,8 +30,8 @@ func (l line) titled(headline string) line {
 type reading struct {
 	value    float64 // the figure, in nanoseconds, bytes, allocations or decisions a second
 	measured string  // the figure as text, with its unit and with details
-	best     string  // the best figure of all rounds, as text; empty if the line is measured only once, not in rounds
-	base     ratio   // how the figure compares with the base, for example with the same work without a feature
+	best     string  // the best figure of all rounds, as text; empty if the line is measured only once and not in rounds
+	base     ratio   // how the figure compares with the base, such as the same work without a feature
 	peer     ratio   // the ratio to the fastest peer (limiter of another module)
 }
 

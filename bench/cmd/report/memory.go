@@ -40,8 +40,9 @@ func allocations(work string) line {
 	}}
 }
 
-// known returns workloads in which the subject holds all keys once it was started, so that no later
-// call should allocate memory. They cover each outcome, and windows that end during the run.
+// The function known returns workloads in which the subject already holds all keys when it is
+// measured, so that no call should allocate memory. They cover each outcome, and windows that end
+// during the run.
 func known(s bench.Spec) []bench.Workload {
 	works := []bench.Workload{{Keys: 100, Outcome: bench.Allowed}, {Keys: 100, Outcome: bench.Denied}}
 	for _, w := range []bench.Workload{
@@ -95,8 +96,8 @@ func bytesPerKey(work string, count int) line {
 	}}
 }
 
-// filled makes a new subject from the Spec s, and calls it once for each of its keys. The parameter
-// count is the number of these keys, which have 24 bytes each.
+// The function filled makes a new subject from the Spec s, and calls it once for each of its keys.
+// The parameter count is the number of these keys. Each key has 24 bytes.
 func filled(s bench.Spec, count int) (bench.Subject, error) {
 	subject, err := s.New(s.Limit(bench.Workload{Keys: count, Names: bench.Even, Outcome: bench.Denied}))
 	if err != nil {
@@ -106,7 +107,8 @@ func filled(s bench.Spec, count int) (bench.Subject, error) {
 	return subject, holds(subject, count)
 }
 
-// holds returns an error if the subject has a method Len and the result of Len is not count.
+// The function holds returns an error if the subject does not hold the given number of keys.
+// Without a method Len, a subject does not tell this number, and there is no error.
 func holds(subject bench.Subject, count int) error {
 	if s, ok := subject.(interface{ Len() int }); ok && s.Len() != count {
 		return fmt.Errorf("holds %d keys, not %d", s.Len(), count)

@@ -24,8 +24,8 @@ func middlewareLines() []line {
 }
 
 // extra returns a line of the report that shows how many nanoseconds longer a request takes with
-// one subject than with another, the base. The parameters algo and base are the names of the
-// subjects.
+// one subject than with another subject, the base. The parameters algo and base are the names of
+// the two subjects.
 func extra(work, algo, base string) line {
 	mine, than := cell{algo, one}, cell{base, one}
 	return line{work: work, cells: []cell{mine, than}, read: func(l *lab) (reading, error) {

@@ -23,9 +23,9 @@ func replaceBetween(page, name, text string) (string, error) {
 	return before + begin + "\n" + strings.TrimSpace(text) + "\n\n" + end + after, nil
 }
 
-// hasMarkers returns an error if the file lacks the marks of the given name. It accepts an empty
-// file name, which means that there is no file. The command calls hasMarkers before it measures
-// anything, so that it does not measure for minutes and then fail to write.
+// hasMarkers returns an error if the file lacks the marks of the given name. If the file name is
+// empty, there is no file and no error. The command calls hasMarkers before it measures anything.
+// Otherwise it could measure for minutes and then fail to write.
 func hasMarkers(file, name string) error {
 	return rewrite(file, func(page string) (string, error) {
 		_, err := replaceBetween(page, name, "")

@@ -15,13 +15,13 @@ type promise struct {
 	says  string // the promise in words, up to the bound: "A limiter decides in"
 	bound string // the bound as the report prints it, such as "at most 2 × floor"
 	limit float64
-	least bool           // whether limit is a minimum; otherwise it is a maximum
+	least bool           // true: the limit is a minimum; false: the limit is a maximum
 	lines *regexp.Regexp // matches the field work of each line that the promise bounds
-	of    number         // which number of a line's result the promise bounds
+	of    number         // what the promise bounds: the figure of a line or one of its ratios
 	quick bool           // whether a quick report checks the promise too
 }
 
-// A number selects what a promise bounds: the figure of a line, or one of the line's ratios.
+// A number selects what a promise bounds: the figure of a line, or one of the line's two ratios.
 type number int
 
 const (

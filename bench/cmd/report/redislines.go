@@ -169,8 +169,8 @@ func redisBytes(work string) line {
 // logEntries is the number of entries with which redisBytes measures a full sliding window log.
 const logEntries = 1000
 
-// micros formats nanoseconds as microseconds, or as milliseconds if they are one millisecond or
-// more.
+// micros formats nanoseconds as microseconds. If they are one millisecond or more, it formats them
+// as milliseconds.
 func micros(ns float64) string {
 	if ns >= float64(time.Millisecond) {
 		return millis(time.Duration(ns))

@@ -12,7 +12,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/bench"
 )
 
-// A cell is one thing to time: a subject under a workload.
+// A cell is one thing to time: a subject (a limiter) under a workload.
 type cell struct {
 	algo string // the name of a bench.Spec
 	work bench.Workload
@@ -76,10 +76,10 @@ type timer struct {
 	n    int // number of calls on each core in a batch; 0 before calibrate has chosen it
 }
 
-// brief is the longest window that counts as short. If windows are short, a batch of calls to one
-// subject lasts for at least two windows. If windows are longer, a whole round (a batch for each
-// subject) must fit into one window: if too little time is left in the window, the lab waits for the
-// next one.
+// The constant brief is the longest window that counts as short. If windows are short, a batch of
+// calls to one subject lasts for at least two windows. If windows are longer, a whole round (a batch
+// for each subject) must fit into one window: if too little time is left in the window, the lab waits
+// for the next one.
 const brief = 20 * time.Millisecond
 
 // sampleWorkload times the given subjects under the workload w. The subjects take turns.
@@ -146,9 +146,9 @@ func (l *lab) checkShares(w bench.Workload, specs []bench.Spec) error {
 	return nil
 }
 
-// cheap is the largest number of keys for which the lab makes a new subject in each round. With a new
-// subject, memory addresses and hash seeds vary. For more keys this would take too long, so all
-// rounds use the same subject.
+// The constant cheap is the largest number of keys for which the lab makes a new subject in each
+// round. With a new subject, memory addresses and hash seeds vary. For more keys this would take too
+// long, so all rounds use the same subject.
 const cheap = 1000
 
 // make replaces the timer's subject by a new one.
@@ -172,7 +172,8 @@ func allocates(k bench.Kind) bool {
 	return slices.Contains([]bench.Kind{bench.HTTP, bench.PeerHTTP, bench.Server, bench.PeerServer, bench.GRPC, bench.Extras}, k)
 }
 
-// sample times one batch of calls. The whole batch takes about the given duration.
+// sample times one batch of calls, and chooses the number of calls so that the batch takes about the
+// given duration.
 func (t *timer) sample(w bench.Workload, batch time.Duration) (bench.Timing, error) {
 	if t.run == nil || w.Keys <= cheap && w.Window <= brief {
 		if err := t.make(w); err != nil {

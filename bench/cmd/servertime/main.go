@@ -155,16 +155,16 @@ func scripts(ctx context.Context, client *redis.Client) (sum int64, err error) {
 	return sum, nil
 }
 
-// With the rate in the variable ample, every ask (a request for units) is granted. With the rate in
-// the variable scarce, only the first ask for a key is granted.
+// With the rate in the variable ample, every ask (a request for units) is granted. With the rate in the
+// variable scarce, the first ask for a key is granted, and all later asks for this key are denied.
 var (
 	ample  = ratelimit.Rate{Requests: 1 << 20, Per: 24 * time.Hour}
 	scarce = ratelimit.Rate{Requests: 1, Per: 24 * time.Hour}
 )
 
-// The function an returns a new ask (a request to the store) for one unit of the given key, with
-// the given algorithm and rate. For a sliding window log, it lowers the rate to what the log
-// supports.
+// The function an returns a new ask (a request to the store) for one unit of the given key, with the given
+// algorithm and rate. A sliding window log supports only lower rates, so for this algorithm the function
+// lowers the rate.
 func an(a ratelimit.Algorithm, r ratelimit.Rate, key string) ratelimit.Ask {
 	if a == ratelimit.AlgorithmSlidingWindowLog {
 		r.Requests = min(r.Requests, 1<<16)
@@ -187,7 +187,7 @@ func take(ctx context.Context, s *redisstore.Store, allowed bool, asks ...rateli
 	return nil
 }
 
-// all lists the five algorithms.
+// The variable all lists the five algorithms.
 var all = ratelimit.Algorithms()
 
 // plain returns the works (sequences of measured steps) without reservations, request IDs and

@@ -14,11 +14,11 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// settlements is how many reservations are settled for each line of the output.
+// The constant settlements is how many reservations are settled for each line of the output.
 const settlements = 1000
 
-// The variable places says which of the open reservations of a key is settled next: each function
-// returns the index of one of n reservations, of which the oldest has the index 0.
+// The variable places lists ways to choose which reservation of a key is settled next. The function pick
+// returns the index of one of n open reservations. The oldest of them has the index 0.
 var places = []struct {
 	name string
 	pick func(n int) int
@@ -96,8 +96,8 @@ func measureOpen(ctx context.Context, out io.Writer, client *redis.Client, store
 	return nil
 }
 
-// measure makes reservations until c.size are open, settles one of them, and records how long the
-// server's script took for the Settle.
+// measure makes reservations until c.size of them are open, and settles one of them. It records how long
+// the server's script took for this Settle.
 func (c *crowd) measure(ctx context.Context, client *redis.Client) error {
 	if err := c.fill(ctx, c.size); err != nil {
 		return err

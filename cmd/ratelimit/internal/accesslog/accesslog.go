@@ -92,12 +92,12 @@ type Counts struct {
 // A parser reads the lines of one format.
 type parser interface {
 	// The method parse reads one line, and stores the text of each wanted column in found. If the line cannot be read,
-	// it returns the reason, and otherwise an empty text.
+	// it returns the reason. Otherwise it returns an empty text.
 	parse(line []byte, found *found) (reason string)
 }
 
-// A found holds the texts of one line: found[i] is the text of the column columns.names[i], or nil if the line does
-// not have this column. The texts are valid until the next line is read.
+// The type found holds the texts of one line: found[i] is the text of the column columns.names[i], or nil if the
+// line does not have this column. The texts are valid until the next line is read.
 type found [][]byte
 
 // A Reader reads the requests of one log.
@@ -253,8 +253,8 @@ func (r *Reader) guess(line []byte) Format {
 	return Combined
 }
 
-// read parses one line and fills in the Entry e. If it cannot parse the line, it returns the reason, and otherwise
-// an empty text.
+// read parses one line and fills in the Entry e. If it cannot parse the line, it returns the reason. Otherwise it
+// returns an empty text.
 func (r *Reader) read(line []byte, e *Entry) (reason string) {
 	clear(r.found)
 	if reason = r.parser.parse(line, &r.found); reason != "" {
@@ -328,8 +328,8 @@ func (r *Reader) text(p part) string {
 	return ""
 }
 
-// A texts converts bytes to strings. It keeps some of the strings in a hash table. If it finds the same text in the
-// table, it returns the kept string and allocates nothing.
+// The type texts converts bytes to strings. It keeps some of the strings in a hash table. If it finds the same text
+// in the table, it returns the kept string and allocates nothing.
 type texts [1 << 12]string
 
 // maxKept is the largest length in bytes of a string that the table keeps.

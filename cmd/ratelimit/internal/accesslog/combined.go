@@ -12,7 +12,7 @@ import (
 var combinedNames = []string{"host", "ident", "user", "time", "request", "method", "path", "protocol",
 	"status", "bytes", "referer", "agent"}
 
-// A combined is the parser for the common and the combined log format.
+// The type combined is the parser for the common and the combined log format.
 type combined struct {
 	at    [12]int // index in columns.names of each name in combinedNames; -1 if the column is not wanted
 	after bool    // whether any column after the column "status" is wanted

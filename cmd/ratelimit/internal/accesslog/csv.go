@@ -63,7 +63,8 @@ func (p *csvLine) parse(line []byte, into *found) string {
 	return ""
 }
 
-// split splits a line into the slice p.fields. If it cannot, it returns the reason, and otherwise an empty text.
+// split splits a line into the slice p.fields. If it cannot split the line, it returns the reason. Otherwise it
+// returns an empty text.
 func (p *csvLine) split(line []byte) (reason string) {
 	p.fields = p.fields[:0]
 	for {

@@ -56,8 +56,9 @@ func (f Fields) String() string {
 	return strings.Join(texts, " ")
 }
 
-// A part is a number that stands for one part of an Entry, such as the time or the client. The constants below are such
-// numbers. The attributes have the numbers from toAttr on. The costs in other units have the numbers after those.
+// A part is a number that stands for one part of an Entry, such as the time or the client. The constants below are the
+// numbers of most parts. The attributes have the numbers from toAttr on. The costs in other units have the numbers
+// after the attributes.
 type part int
 
 const (
@@ -87,7 +88,7 @@ func DefaultFields(format Format) Fields {
 	}
 }
 
-// columns are the columns of a log from which the parts of an Entry are read.
+// The type columns holds the columns of a log from which the parts of an Entry are read.
 type columns struct {
 	names []column
 	of    [][]int  // for each part of an Entry, the indexes of its columns in the slice names
@@ -101,7 +102,7 @@ type column struct {
 	isURL bool // whether the text is a URL or a request line; only its path is used then
 }
 
-// urls are the names of columns whose text is a URL or a request line.
+// The variable urls lists the names of columns whose text is a URL or a request line.
 var urls = []string{"uri", "request_uri", "url", "request"}
 
 func (f Fields) columns(format Format) *columns {
@@ -124,8 +125,8 @@ func (f Fields) columns(format Format) *columns {
 	return c
 }
 
-// The method add returns the index of the column for each of the names. If there is no column with a name yet, add
-// makes one.
+// The method add returns the index of the column for each of the given names. If there is no column with one of these
+// names yet, add makes the column.
 func (c *columns) add(names []string) (indexes []int) {
 	for _, name := range names {
 		i := slices.IndexFunc(c.names, func(have column) bool { return have.name == name })

@@ -262,7 +262,7 @@ func (p *plot) outline(s Series) string {
 	return b.String()
 }
 
-// marks draws the markers of the series s. Where several markers are in the same place, it draws only one of them.
+// marks draws the markers of the series s. If several markers are in the same place, it draws one of them.
 func (c *canvas) marks(s Series, y func(Point) float64) {
 	seen := make(map[string]bool)
 	for _, at := range s.Points {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// patience is how long the test waits for the browser to answer one call.
+// The constant patience is how long the test waits for the browser to answer one call.
 const patience = 2 * time.Minute
 
 // A Browser is a running Chromium.
@@ -70,7 +70,7 @@ func Start(t testing.TB) *Browser {
 }
 
 // start starts the program at path. The program reads requests from file descriptor 3 and writes answers to file
-// descriptor 4; both are pipes. The result stop is a function that stops the program.
+// descriptor 4; both are pipes. The function that start returns stops the program.
 func (b *Browser) start(path, profile string) (stop func(), err error) {
 	theirIn, requests, err := os.Pipe()
 	if err != nil {
@@ -107,8 +107,8 @@ func (b *Browser) start(path, profile string) (stop func(), err error) {
 	}, nil
 }
 
-// The method read reads messages until the pipe ends. It passes each answer to the call that waits for the answer,
-// and each event to the page of the event.
+// The method read reads messages until the pipe ends. If a message is an answer, read passes it to the call that
+// waits for it. If a message is an event, read passes it to the page to which the event belongs.
 func (b *Browser) read(from io.Reader) {
 	r := bufio.NewReader(from)
 	var err error

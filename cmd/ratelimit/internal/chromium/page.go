@@ -169,8 +169,8 @@ func (p *Page) Resize(width, height int, dark bool) {
 	p.Eval(nil, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))`)
 }
 
-// Screenshot writes a picture to the file at path. The picture has the whole page if whole is true, and otherwise
-// only the visible part of the page.
+// Screenshot writes a picture to the file at path. If whole is true, the picture shows the whole page. Otherwise it
+// shows only the visible part of the page.
 func (p *Page) Screenshot(path string, whole bool) {
 	p.t.Helper()
 	params := map[string]any{}

@@ -64,14 +64,14 @@ func Codes() []Code {
 // Options has facts that affect the findings, but are not part of the rules.
 type Options struct {
 	MaxKeys int                         // largest number of keys of the limiter
-	Costs   map[string][]ratelimit.Cost // largest costs of a request in each of its units, by endpoint
+	Costs   map[string][]ratelimit.Cost // largest costs of a request to each endpoint, one cost for each unit
 }
 
 // memoryLimit is the memory in bytes above which a rule gets the finding RL008.
 const memoryLimit = 1 << 30
 
-// attempts lists words that the names of some endpoints contain. Such an endpoint checks a secret, and an attacker
-// may try to guess this secret with many requests.
+// The variable attempts lists words that the names of some endpoints contain. Such an endpoint checks a secret, and
+// an attacker may try to guess this secret with many requests.
 var attempts = []string{"login", "log-in", "signin", "sign-in", "password", "passwd", "otp", "mfa", "2fa",
 	"token", "verify", "reset", "auth"}
 
@@ -129,8 +129,8 @@ type checker struct {
 	found   []Finding
 }
 
-// probe asks the limiter which rules apply to each of a set of endpoints, and stores the answers in c.asked. The set
-// has at least one endpoint for each pattern of a rule, and one endpoint that no rule names.
+// probe asks the limiter which rules apply to certain endpoints, and stores the answers in c.asked. For each pattern
+// of a rule, it asks about at least one endpoint. It also asks about an endpoint that no rule names.
 func (c *checker) probe() error {
 	c.asked = make(map[string][]string)
 	endpoints := []string{"", "\x00"} // "\x00" stands for all endpoints that no rule names
@@ -230,11 +230,11 @@ func (c *checker) never(r indexed) {
 		"no request asks %s: %s is for each endpoint and not additional, so it applies in place of it", r, c.rules[all])
 }
 
-// The method among compares the rule r with the other rules of the limiter. It adds the findings about r that
-// depend on the other rules.
+// The method among compares the rule r with the other rules of the limiter. It adds the findings about r for which
+// the other rules matter.
 func (c *checker) among(r indexed) {
 	if r.Endpoint == "" && r.index >= 0 {
-		return // the rule applies only to requests that list it in Request.Rules
+		return // such a rule applies only to requests that list it in Request.Rules
 	}
 	var probes []string
 	for endpoint, names := range c.asked {

@@ -42,9 +42,9 @@ func coarser(a, b ratelimit.KeyType) bool {
 	return !slices.ContainsFunc(parts(a), func(part string) bool { return !slices.Contains(in, part) })
 }
 
-// bounds compares two limits. It reports whether the second limit never denies a request that the first limit has
-// granted. The first two parameters are the algorithm and the rate of the first limit, and the last two are those of
-// the second limit.
+// bounds compares two limits. If it returns true, the second limit never denies a request that the first limit has
+// granted. The first two parameters are the algorithm and the rate of the first limit. The last two parameters are
+// the algorithm and the rate of the second limit.
 func bounds(a ratelimit.Algorithm, ra ratelimit.Rate, b ratelimit.Algorithm, rb ratelimit.Rate) bool {
 	if rb == ratelimit.Unlimited {
 		return true
@@ -52,7 +52,7 @@ func bounds(a ratelimit.Algorithm, ra ratelimit.Rate, b ratelimit.Algorithm, rb 
 	switch b {
 	case ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowLog:
 		if b == ratelimit.AlgorithmFixedWindow && a == b && ra.Per == rb.Per {
-			return ra.Requests <= rb.Requests // both limits have the same windows
+			return ra.Requests <= rb.Requests // both limits count in the same windows, so the smaller limit is stricter
 		}
 		return maxIn(a, ra, rb.Per-1) <= rb.Requests
 	case ratelimit.AlgorithmSlidingWindowCounter:

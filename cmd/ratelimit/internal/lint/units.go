@@ -7,13 +7,15 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// maxReceipts is the largest number of reservations of one key whose units can still be given back.
+// maxReceipts is the number of reservations of one key whose units can be given back. If a key has more open reservations,
+// only the last ones can be given back.
 const maxReceipts = 1024
 
 // knownUnits lists the units that the documents of the library use. Such a unit is never reported as misspelt.
 var knownUnits = []string{"tokens", "bytes"}
 
-// requests lists names that a rule should not have as its unit, because a rule without a unit already counts requests.
+// The variable requests lists names that a rule should not have as its unit, because a rule without a unit already counts
+// requests.
 var requests = []string{"requests", "request"}
 
 // holds reports whether the rule r limits how many requests run at the same time.

@@ -91,7 +91,7 @@ func (p *play) inWindow() (points []chart.Point, maxGranted int) {
 	for _, at := range p.granted {
 		changes = append(changes, change{at, 1}, change{at + per, -1})
 	}
-	slices.SortStableFunc(changes, func(a, b change) int { // at one instant, requests leave the window before requests enter it
+	slices.SortStableFunc(changes, func(a, b change) int { // at each instant, first subtracts the requests that leave the window
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by))
 	})
 	n := 0

@@ -16,7 +16,7 @@ import (
 // endpoint is the endpoint to which all requests are sent.
 const endpoint = "/"
 
-// maxSent is the largest number of requests in one run. Valid settings lead to fewer requests.
+// maxSent is the largest number of requests in one run. It is never reached with valid settings.
 const maxSent = 100_000
 
 // A View has all that the page displays for one set of Settings.
@@ -147,8 +147,8 @@ func limiter(config string, opts ...ratelimit.Option) (*ratelimit.RateLimiter, e
 	return ratelimit.New(file.Rules, nil, opts...)
 }
 
-// rounded returns d as text, rounded up. A duration below one minute keeps three digits. A longer duration keeps
-// whole seconds.
+// rounded returns the duration d as text. It rounds up. A duration below one minute keeps three digits, and a
+// longer duration keeps whole seconds.
 func rounded(d time.Duration) string {
 	unit := time.Duration(1)
 	for d/unit >= 1000 {

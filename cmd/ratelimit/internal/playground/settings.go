@@ -18,11 +18,11 @@ import (
 // Settings has the values of the controls of the page.
 type Settings struct {
 	Requests int           `json:"requests"` // requests that the limit grants every Per, from 1 to MaxRequests
-	Per      int           `json:"per"`      // length of a window in seconds, one of the values that Pers returns
+	Per      int           `json:"per"`      // length of a window in seconds; must be one of the values that Pers returns
 	Burst    int           `json:"burst"`    // burst of the token bucket and the leaky bucket, from 1 to MaxRequests
-	Shape    traffic.Shape `json:"shape"`    // shape of the traffic, one of the values that Shapes returns
+	Shape    traffic.Shape `json:"shape"`    // shape of the traffic; must be one of the values that Shapes returns
 	Load     int           `json:"load"`     // requests that the client sends, in percent of the limit, from MinLoad to MaxLoad
-	Retry    traffic.Retry `json:"retry"`    // what the client does after a denial, one of the values that Retries returns
+	Retry    traffic.Retry `json:"retry"`    // what the client does after a denial; must be one of the values that Retries returns
 	Seed     uint64        `json:"seed"`     // number from which random traffic starts
 	Width    int           `json:"width"`    // width of a picture in pixels, from MinWidth to MaxWidth
 }

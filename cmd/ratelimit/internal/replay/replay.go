@@ -53,7 +53,7 @@ type Player struct {
 	offenders *topk.Counter
 }
 
-// A denials has the times of the first and the last denial.
+// The type denials has the times of the first and the last denial.
 type denials struct{ first, last time.Time }
 
 func (d *denials) note(at time.Time) {
@@ -199,8 +199,8 @@ func (r *rule) hash(req *ratelimit.Request) uint64 {
 	return h.bits()
 }
 
-// offender joins the index of the rule r and the name of a client into one text. The function offendersOf splits
-// such texts.
+// offender joins the index of the rule r and the name of a client into one text. The function offendersOf splits the text
+// again.
 func offender(r *rule, client string) string { return strconv.Itoa(r.index) + "\x00" + client }
 
 // A Run sends the requests of one or more logs to one limiter. It can also send them to a second limiter, and compare the

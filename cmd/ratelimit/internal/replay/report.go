@@ -45,9 +45,9 @@ type NotJudged struct {
 	Duration uint64 `json:"duration,omitempty"` // requests that ran for an unknown time, if the rule limits how many run at once
 }
 
-// A Rule has the counts of one rule of the limiter. If several rules deny a request, the field Denied counts the
-// request only for the rule that the Result names. A rule in shadow or advise mode denies nothing: its field Denied counts
-// all requests that it would have denied.
+// A Rule has the counts of one rule of the limiter. If several rules deny a request, the Result names one of these rules,
+// and only this rule counts the request in its field Denied. A rule in shadow or advise mode denies nothing: its field
+// Denied counts all requests that it would have denied.
 type Rule struct {
 	Name        string     `json:"name"`                  // name of the rule
 	Shadow      bool       `json:"shadow,omitempty"`      // whether the rule is in shadow or advise mode
@@ -56,7 +56,7 @@ type Rule struct {
 	FirstDenied *time.Time `json:"firstDenied,omitempty"` // time of the first denial
 	LastDenied  *time.Time `json:"lastDenied,omitempty"`  // time of the last denial
 	Keys        Headroom   `json:"keys"`                  // how close the keys of the rule came to the limit
-	Overflowed  uint64     `json:"overflowed"`            // requests of keys that shared one limit, because there were too many keys
+	Overflowed  uint64     `json:"overflowed"`            // requests whose keys shared one limit, because the limiter had too many keys
 }
 
 // An Offender is a client that a rule has denied often. The number of denials may not be known exactly: it is at
@@ -74,12 +74,12 @@ type Difference struct {
 	Both     uint64 `json:"both"`       // requests that both limiters denied
 	OnlyOne  Only   `json:"onlyFirst"`  // requests that only the first limiter denied
 	OnlyTwo  Only   `json:"onlySecond"` // requests that only the second limiter denied
-	Overflow bool   `json:"overflow"`   // whether keys of the second limiter shared one limit, because there were too many keys
+	Overflow bool   `json:"overflow"`   // whether the second limiter had too many keys, so that some keys shared one limit
 
 	NotJudged []NotJudged `json:"notJudged,omitempty"` // rules of the second limiter that could not decide on all requests
 }
 
-// An Only has the counts of the requests that one of two limiters denied and the other limiter granted.
+// An Only has the counts of the requests that one limiter denied and another limiter granted.
 type Only struct {
 	Denied    uint64       `json:"denied"`    // number of these requests
 	Rules     []RuleDenied `json:"rules"`     // rules that denied these requests, the largest count first
@@ -181,8 +181,8 @@ func (d *denials) lastOf() *time.Time {
 	return &d.last
 }
 
-// overflowed returns, by name of the rule, how many requests counted against one limit that several keys share. A
-// limiter lets keys share a limit if it has too many keys.
+// overflowed returns, by name of the rule, how many requests were counted against a limit that several keys share. Keys
+// share a limit if the limiter has too many keys.
 func (p *Player) overflowed() map[string]uint64 {
 	by := make(map[string]uint64)
 	for _, s := range p.limiter.Stats() {

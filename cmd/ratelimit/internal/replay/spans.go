@@ -29,7 +29,7 @@ func widthAt(i int) time.Duration {
 // maxSpans is the largest number of spans of time. When another span is needed, all spans are made longer instead.
 const maxSpans = 2048
 
-// A spans counts requests by time. Its zero value is ready for use.
+// The type spans counts requests by time. Its zero value is ready for use.
 type spans struct {
 	width int // the length of each span is widthAt(width)
 	at    map[int64]*Span
@@ -59,7 +59,8 @@ func (s *spans) span(ns int64) *Span {
 	return s.last
 }
 
-// wider returns the same counts in longer spans of time. The length of each new span is widthAt(width).
+// wider returns a copy in which the spans of time are longer and have the same counts in all. The length of each
+// new span is widthAt(width).
 func (s *spans) wider(width int) *spans {
 	out := &spans{width: width, at: make(map[int64]*Span)}
 	for _, i := range slices.Sorted(maps.Keys(s.at)) {
@@ -71,8 +72,8 @@ func (s *spans) wider(width int) *spans {
 	return out
 }
 
-// within returns at most n spans of time, in order, and the length of each. If there are more than n spans, it
-// joins spans.
+// within returns at most n spans of time, in order, and the length of each span. If there are more than n spans,
+// it first joins spans into longer ones.
 func (s *spans) within(n int) (list []Span, width time.Duration) {
 	for len(s.at) > n {
 		s = s.wider(s.width + 1)

@@ -6,7 +6,7 @@ package replay
 type spread struct {
 	slots []slot // hash table; its length is a power of two
 	n     int
-	level uint // a key is kept if its hash ends in at least this many zero bits: one key in 1<<level
+	level uint // number of zero bits in which the hash of a kept key must end: one key in 1<<level is kept
 }
 
 // A slot has one key of a spread. The slot is free if its hash is 0.
@@ -112,7 +112,7 @@ func (s *spread) headroom() Headroom {
 }
 
 // left returns which fraction of the limit remains, in the form of the field slot.minLeft: in thousandths, plus 1. If
-// anything remains, the result stands for at least one thousandth: left(1, 5000) is 2.
+// anything remains, the fraction is at least one thousandth, so left(1, 5000) is 2.
 func left(remaining, limit int) uint16 {
 	if remaining <= 0 || limit <= 0 {
 		return 1
@@ -120,7 +120,7 @@ func left(remaining, limit int) uint16 {
 	return uint16(min(max(int64(remaining)*1000/int64(limit), 1), 1000)) + 1
 }
 
-// A hash is the hash of one or more texts in a row.
+// A hash is the hash of several texts that follow each other, or of one text.
 type hash uint64
 
 const noHash hash = 14695981039346656037 // start value of the hash function FNV-1a

@@ -24,7 +24,7 @@ type Rule struct {
 	// limits how many requests run at once, Window is 0: MaxGranted and Bound then say how many units run at once.
 	Window     time.Duration `json:"windowNanoseconds"`
 	MaxGranted int           `json:"most"`  // most units that one key was granted in any window; 0 in shadow or advise mode
-	Bound      int           `json:"bound"` // most units that one key can be granted in any window, or -1 if there is no bound
+	Bound      int           `json:"bound"` // most units that one key can be granted in any window, whatever is sent; -1 if there is no bound
 
 	Peaks [Bins]int `json:"peaks"` // most units of one key in a window that ends in this part, for each of the equal parts of the simulation
 

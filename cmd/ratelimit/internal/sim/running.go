@@ -8,14 +8,14 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A running is a heap of the granted requests that have not ended yet. The request that ends next comes first. The
-// type implements heap.Interface.
+// The type running is a heap of the granted requests that have not ended yet. The request that ends next comes first.
+// The type implements heap.Interface.
 type running []runs
 
-// A runs is one granted request that has not ended yet.
+// The type runs is one granted request that has not ended yet.
 type runs struct {
 	end   time.Duration // when it ends, as time since the start
-	order int           // of two requests that end at the same time, the one with the smaller order ends first
+	order int           // if two requests end at the same time, the request with the smaller order ends first
 	held  *ratelimit.Reservation
 }
 

@@ -99,7 +99,7 @@ func Run(ctx context.Context, target Target, stream traffic.Stream, o Options) (
 		}
 		out.count(&r, &res, o)
 		for i := range each {
-			if rule := byName[each[i].Rule]; rule.Mode.Denies() { // the shadowObserver has counted the answers of the other rules
+			if rule := byName[each[i].Rule]; rule.Mode.Denies() { // rules that deny nothing are counted by the shadowObserver
 				rule.count(&r, &each[i], res.Allowed, out.bin(r.At, o))
 			}
 		}

@@ -33,8 +33,8 @@ const (
 )
 
 // A Sample keeps a bounded number of requests. If there are too many requests, it keeps only the requests of half
-// of all clients, then of a quarter of all clients, and so on. For each of these clients, it keeps all requests.
-// The hash of a client's name decides whether the client's requests are kept.
+// of all clients, then of a quarter of all clients, and so on. The hash of a client's name decides whether the
+// Sample keeps the client's requests. It keeps all requests of the client, or none.
 type Sample struct {
 	maxRequests int
 	level       uint // only the requests of one client in 1<<level are kept
@@ -55,7 +55,7 @@ func NewSample(maxRequests int) *Sample {
 	return &Sample{maxRequests: maxRequests, ids: make(map[string]uint32), endpoints: make([]endpoint, 1)}
 }
 
-// Add counts a request. It also keeps the request, unless the Sample keeps none of this client's requests.
+// Add counts a request. If the Sample keeps the requests of this client, Add also keeps this request.
 func (s *Sample) Add(r *Request) {
 	s.requests++
 	id := s.id(r.Endpoint)
@@ -168,11 +168,12 @@ type Group struct {
 
 	events   []event
 	names    []string // for each client, the hash of its name as 8 bytes; event.client is the index in this slice
-	maxUnits uint64   // largest sum of the units of one client
+	maxUnits uint64   // largest number of units that the requests of one client cost in all
 }
 
-// Groups returns a group for each of the endpoints with the most requests. It returns at most top of these groups.
-// A last group has the requests to all remaining endpoints, if there are any. After the call, the Sample is empty.
+// Groups returns a Group for each of the endpoints with the most requests, but at most as many as the parameter
+// top says. If there are other endpoints, one more Group has the requests to all of them. After the call, the
+// Sample is empty.
 func (s *Sample) Groups(top int) []*Group {
 	order := make([]int, len(s.endpoints)-1)
 	for i := range order {
@@ -240,7 +241,7 @@ func (g *Group) number() {
 		g.maxUnits = max(g.maxUnits, total[id])
 	}
 	g.Clients = len(ids)
-	names := string(all) // one allocation for the texts of all clients
+	names := string(all) // this allocates memory only once for the texts of all clients
 	for i := range len(ids) {
 		g.names = append(g.names, names[8*i:8*i+8])
 	}

@@ -62,8 +62,8 @@ func (c *Counter) Add(name string, n uint64) {
 	c.down(e.at)
 }
 
-// Top returns those n names that have the highest counts, highest first. Names with equal counts are in
-// alphabetical order.
+// Top returns the n names with the highest counts, highest first. Names with equal counts are in alphabetical
+// order.
 func (c *Counter) Top(n int) []Item {
 	items := make([]Item, len(c.heap))
 	for i, e := range c.heap {

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// ended is an instant that is later than the end of any traffic.
+// The constant ended is an instant that is later than the end of any traffic.
 const ended = time.Duration(math.MaxInt64)
 
-// A pattern is a function that returns, for the client s, another function. Each call of that other function returns
-// the time of the client's next request.
+// A pattern is a function that returns another function, for one client. Each call of the returned function returns the
+// time of the client's next request.
 type pattern func(c *Config, s *source) func() time.Duration
 
 // The method pattern returns the pattern of the shape c.Shape, or nil if there is no such shape.

@@ -25,7 +25,7 @@ type Request struct {
 
 // A Stream is a sequence of requests.
 type Stream interface {
-	// Next returns the next request, or false if there are no more.
+	// Next returns the next request, or false if there are no more requests.
 	Next() (Request, bool)
 
 	// Answer tells the Stream how the last request was answered. If the request was denied, retryAfter is the time
@@ -72,7 +72,7 @@ type Config struct {
 	Per        time.Duration // each client sends Requests requests in this time; longer than zero
 	Burst      int           // number of requests that a client sends at once; used only by the shapes Bursts and Edge
 	Clients    int           // number of clients, without the attacker
-	Endpoints  []string      // names of the endpoints; each request is sent to a random one
+	Endpoints  []string      // names of the endpoints; each request is sent to one of them, chosen at random
 	Cost       int           // how many units of a limit each request uses up
 	Duration   time.Duration // length of the traffic; all requests are sent before its end
 	Retry      Retry         // what clients do after a denial
@@ -151,11 +151,11 @@ type source struct {
 	obeys  bool
 }
 
-// A pending is a request that has not been sent yet.
+// The type pending is a request that has not been sent yet.
 type pending struct {
 	Request
 	from  *source
-	order uint64 // of two requests at the same time, the one with the smaller order is sent first
+	order uint64 // if two requests have the same time, the request with the smaller order is sent first
 }
 
 // The type named traffic is the Stream that the function New returns.
