@@ -59,8 +59,8 @@ func (s *replayed) Allow(key string) bool {
 
 // newWarm returns a function for the field Spec.New. That function makes a RateLimiter whose rules
 // have a Warmup: the limit of a new key is lower at first, and grows to its full size in the given
-// duration. If the duration is short, the keys reach the full limit during the run. If it is long,
-// they do not.
+// duration. If the duration is short, the keys reach the full limit during the run. If the duration
+// is long, they do not.
 func newWarm(over time.Duration) func(Limit) (Subject, error) {
 	return func(l Limit) (Subject, error) {
 		rule := ratelimit.Rule{Rate: l.bucket(), Warmup: ratelimit.Warmup{From: max(l.Rate-1, 1), Over: over}}

@@ -13,7 +13,7 @@ type Names uint8
 
 // The ways to write keys.
 const (
-	Varied Names = iota // 8 to 40 bytes, all lengths equally often; key number 0 has 24
+	Varied Names = iota // 8 to 40 bytes, all lengths equally often; key number 0 has 24 bytes
 	Even                // 24 bytes each
 	Long                // 64 bytes each, like API keys
 )
@@ -104,8 +104,8 @@ func (k *Keys) Next() string {
 	return unsafe.String(&k.bufs[k.turn&1][0], k.lengths[k.turn&1])
 }
 
-// At returns key number i. The string stays valid during the next call of Next or At. The call after
-// that overwrites it.
+// At returns key number i. The string stays valid during one further call of Next or At. The second
+// further call overwrites it.
 func (k *Keys) At(i int) string {
 	b := &k.bufs[k.turn&1]
 	length := k.names.write(b, uint32(i))

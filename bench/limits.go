@@ -133,12 +133,12 @@ func logLimit(w Workload) Limit {
 	return windowLimit(w)
 }
 
-// bucket returns the limit as a rate for an algorithm with a burst.
+// bucket returns the limit as a rate with a burst, for the algorithms that have a burst.
 func (l Limit) bucket() ratelimit.Rate {
 	return ratelimit.Rate{Requests: l.Rate, Per: l.Per, Burst: l.Burst}
 }
 
-// window returns the limit as a rate for an algorithm without a burst.
+// window returns the limit as a rate without a burst, for the algorithms that count in windows.
 func (l Limit) window() ratelimit.Rate {
 	return ratelimit.Rate{Requests: l.Rate, Per: l.Per}
 }

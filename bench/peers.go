@@ -41,8 +41,8 @@ func (x *xtime) Allow(key string) bool {
 	return v.(*rate.Limiter).Allow()
 }
 
-// The type sethvargo runs the memory store of github.com/sethvargo/go-limiter: a fixed window that
-// opens with the key's first request.
+// The type sethvargo runs the memory store of github.com/sethvargo/go-limiter. It counts in fixed
+// windows, and the window of a key begins with the first request of the key.
 type sethvargo struct {
 	store limiter.Store
 	ctx   context.Context
@@ -92,8 +92,8 @@ func (g *gcra) Allow(key string) bool {
 	return !limited && err == nil
 }
 
-// The type ululeWindow runs the memory store of github.com/ulule/limiter: a fixed window that opens
-// with the key's first request.
+// The type ululeWindow runs the memory store of github.com/ulule/limiter. It counts in fixed
+// windows, and the window of a key begins with the first request of the key.
 type ululeWindow struct {
 	limiter *ulule.Limiter
 	ctx     context.Context
@@ -111,7 +111,7 @@ func (u *ululeWindow) Allow(key string) bool {
 }
 
 // The type httpWindow runs github.com/go-chi/httprate, a sliding window counter that needs an HTTP
-// request. It is called through OnLimit, which counts and decides but writes no response. All its
+// request. The method OnLimit is called, which counts and decides but writes no response. All
 // response headers are switched off, so that little of HTTP is measured.
 type httpWindow struct {
 	limiter *httprate.RateLimiter

@@ -23,7 +23,7 @@ type RedisAsk func(ctx context.Context, key string) (allowed bool, err error)
 // errDenied means that a call was denied in a workload that allows all calls.
 var errDenied = errors.New("denied")
 
-// granted requests a unit for the key and returns an error if it is denied.
+// granted requests a unit for the key. If the unit is denied, granted returns an error.
 func (ask RedisAsk) granted(ctx context.Context, key string) error {
 	allowed, err := ask(ctx, key)
 	if err == nil && !allowed {
@@ -51,8 +51,9 @@ func RedisSpecs() []RedisSpec {
 	}
 }
 
-// RedisStates returns the limiters whose memory in Redis is compared: each algorithm of this module
-// with a store, and the peers (limiters of other modules). All have a limit of 1000 units an hour.
+// RedisStates returns the limiters whose memory in Redis is compared. These are all algorithms of
+// this module with a store, and the peers (limiters of other modules). All of them have a limit of
+// 1000 units an hour.
 func RedisStates() []RedisSpec {
 	bucket := func(Workload) Limit { return Limit{Rate: 1000, Per: time.Hour, Burst: 1000} }
 	window := func(Workload) Limit { return Limit{Rate: 1000, Per: time.Hour} }
@@ -135,9 +136,9 @@ func newRedisRate(c *redis.Client, l Limit) (RedisAsk, error) {
 	}, nil
 }
 
-// newRedisThrottled makes the GCRA limiter of github.com/throttled/throttled. It reads the state,
-// decides, and replaces the state if no other caller has changed it. After ten failed attempts it
-// returns an error.
+// newRedisThrottled makes the GCRA limiter of github.com/throttled/throttled. The limiter reads the
+// state and decides. Then it replaces the state, unless another caller has changed the state in the
+// meantime. After ten failed attempts it returns an error.
 func newRedisThrottled(c *redis.Client, l Limit) (RedisAsk, error) {
 	store, err := goredisstore.NewCtx(c, "throttled:")
 	if err != nil {

@@ -44,7 +44,7 @@ type RedisSample struct {
 	PerSecond float64       // decisions a second; a call with an error made no decision
 	Errors    float64       // the share of calls that returned an error
 	Latency   time.Duration // the median time of a call
-	Effort                  // the server's processor time for each decision
+	Effort                  // how much processor time the server needs for each decision
 }
 
 // A RedisRun is a limiter with its state in Redis that is ready to be timed. It also has the
@@ -55,8 +55,8 @@ type RedisRun struct {
 	name   string
 	work   RedisWork
 	ask    RedisAsk
-	asks   [][]time.Duration // for each caller, the durations of its calls in the last batch
-	keys   []*Keys           // for each caller, its generator of keys
+	asks   [][]time.Duration // how long the calls of each caller took in the last batch
+	keys   []*Keys           // a generator of keys for each caller
 }
 
 // NewRedisRun makes the limiter that s describes, and returns it as a RedisRun, ready to be timed

@@ -106,7 +106,7 @@ func NewRun(s Spec, w Workload) (*Run, error) {
 	return r, nil
 }
 
-// Close closes the subject if it has a method Close, for example a server.
+// Close closes the subject if the subject has a method Close, as for example a server has.
 func (r *Run) Close() {
 	if c, ok := r.subject.(io.Closer); ok {
 		_ = c.Close()
@@ -115,7 +115,7 @@ func (r *Run) Close() {
 
 // A Timing holds the figures of one batch of calls.
 type Timing struct {
-	Took    time.Duration // time from the first call to the end of the last
+	Took    time.Duration // time from the beginning of the first call to the end of the last call
 	Asks    int           // the number of calls on all cores together
 	Allowed int           // the number of calls that were allowed
 }

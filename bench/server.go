@@ -32,7 +32,7 @@ const serverRequest = "GET /users/7 HTTP/1.1\r\n" +
 	"Accept-Encoding: gzip\r\n\r\n"
 
 // newServer returns a function for the field Spec.New. That function makes a subject of the type
-// server. To make the subject's handler, it calls wrap with an empty handler.
+// server. The server has the handler that the function wrap returns for an empty handler.
 func newServer(wrap func(l Limit, next http.Handler) (http.Handler, error)) func(Limit) (Subject, error) {
 	return func(l Limit) (Subject, error) {
 		handler, err := wrap(l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -46,7 +46,7 @@ func newServer(wrap func(l Limit, next http.Handler) (http.Handler, error)) func
 		}
 		s := &server{http: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}, served: make(chan struct{})}
 		go func() {
-			_ = s.http.Serve(listener) // always returns an error; here, that the server was closed
+			_ = s.http.Serve(listener) // Serve always returns an error: in this case, that the server was closed
 			close(s.served)
 		}()
 		s.conn, err = new(net.Dialer).DialContext(ctx, "tcp", listener.Addr().String())
@@ -113,7 +113,7 @@ func GarbageOf(s Spec, w Workload, n int) (Garbage, error) {
 		return Garbage{}, err
 	}
 	defer r.Close()
-	if _, err := r.Time(n); err != nil { // fills buffers and pools before the measurement
+	if _, err := r.Time(n); err != nil { // warms up: fills buffers and pools before the measurement
 		return Garbage{}, err
 	}
 	var before, after runtime.MemStats

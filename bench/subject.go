@@ -21,7 +21,7 @@ type Outcome string
 // The outcomes of workloads.
 const (
 	Allowed Outcome = "allowed" // every call is allowed
-	Denied  Outcome = "denied"  // every call is denied, or most calls if windows end during the run
+	Denied  Outcome = "denied"  // every call is denied; if windows end during the run, most calls are denied
 	Mixed   Outcome = "mixed"   // some calls are allowed and some denied
 )
 
@@ -65,7 +65,7 @@ func Count(n int) string {
 	return fmt.Sprint(n)
 }
 
-// A Kind groups subjects that can be compared with each other.
+// A Kind is a group of subjects. The subjects of one Kind can be compared with each other.
 type Kind int
 
 // The kinds of subjects.
@@ -73,7 +73,7 @@ const (
 	Reference Kind = iota // does the basic work of a limiter, and decides nothing
 	Ours                  // a limiter of this module
 	Peer                  // a limiter of another module, with keys
-	Unkeyed               // a limiter of another module, without keys; shown, but not compared
+	Unkeyed               // a limiter of another module, without keys; the report shows it, but does not compare it
 	Rules                 // a limiter of this module with many rules (a RateLimiter)
 
 	// The kinds below serve one request at a time, and all requests are allowed.
@@ -89,7 +89,7 @@ const (
 // A Spec describes a subject and how to make it.
 type Spec struct {
 	Name  string                         // what follows "algo=" in the name of a benchmark
-	Kind  Kind                           // the group of the subject, which says what it can be compared with
+	Kind  Kind                           // the group of the subject, which decides what the subject can be compared with
 	Limit func(Workload) Limit           // returns the subject's configuration for a workload
 	New   func(l Limit) (Subject, error) // returns a new subject that holds no keys
 }
@@ -156,7 +156,7 @@ func peerSpecs() []Spec {
 	}
 }
 
-// middlewareSpecs returns the middlewares of this module and of others.
+// middlewareSpecs returns the middlewares of this module and of other modules.
 func middlewareSpecs() []Spec {
 	return []Spec{
 		{"http-bare", HTTP, bucketLimit, newServed(bareHandler)},

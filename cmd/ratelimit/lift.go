@@ -209,7 +209,7 @@ func wide(t *terminal) int {
 	return math.MaxInt32
 }
 
-// overrideRows returns the rows of a table of overrides, which begins with a header.
+// overrideRows returns a table of overrides as rows. The first row is the header.
 func overrideRows(all []ratelimit.Override, now time.Time) [][]string {
 	rows := [][]string{{"whom", "effect", "rules", "until", "note"}}
 	for _, o := range all {
@@ -242,7 +242,7 @@ func runPardon(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	}
 	defer s.close()
 	done, others := s.penalized(&o)
-	if err := s.set(ctx, o); err != nil { // the error also names the rules that do not exist
+	if err := s.set(ctx, o); err != nil { // this error also says which of the named rules do not exist
 		return err
 	}
 	if len(done) == 0 && len(others) == 0 {

@@ -116,7 +116,7 @@ func (c *commaFlag) Set(text string) error {
 	return nil
 }
 
-// A target is a limiter whose overrides are kept in a Redis server, where a command reads or changes them.
+// A target is a limiter with its overrides, which a command reads or changes. The overrides are kept in a Redis server.
 type target struct {
 	*server
 	name    string
@@ -146,7 +146,7 @@ func (w *whomFlags) open(ctx context.Context, urls []string, whom bool) (*target
 	}
 	opts := []ratelimit.Option{ratelimit.WithName(*w.server.name)}
 	if *w.config != "" {
-		if _, _, err := loadRules(*w.config, opts...); err != nil { // reports a bad file before connecting to the server
+		if _, _, err := loadRules(*w.config, opts...); err != nil { // reports errors in the file before connecting to the server
 			return nil, err
 		}
 	}
@@ -171,8 +171,8 @@ func (w *whomFlags) open(ctx context.Context, urls []string, whom bool) (*target
 	return t, nil
 }
 
-// read reads the overrides from the server into t. It also calls the limiter's method Overrides, from which the limiter learns
-// the time of the server.
+// read reads the overrides from the server into t. It also calls the method Overrides of the limiter, because this call tells
+// the limiter the time of the server.
 func (t *target) read(ctx context.Context) error {
 	return t.within(ctx, func(ctx context.Context) error {
 		c, err := t.store.OverridesSince(ctx, t.name, ratelimit.OverrideVersion{})
@@ -189,12 +189,13 @@ func (t *target) read(ctx context.Context) error {
 	})
 }
 
-// whom returns an override with the client, the address and the rules that the flags name. The caller sets its effect.
+// whom returns an override for the client or the address that the flags name, and for the rules that they name. The caller then
+// sets the effect of the override.
 func (w *whomFlags) whom(limiter string) ratelimit.Override {
 	o := ratelimit.Override{Client: *w.client, IP: *w.ip}
 	for _, name := range w.rules {
 		if !*w.exact {
-			name = strings.TrimPrefix(pasted(strings.TrimSpace(name)), limiter+":") // the command top prints "limiter:rule"
+			name = strings.TrimPrefix(pasted(strings.TrimSpace(name)), limiter+":") // a user may paste "limiter:rule" from the command top
 		}
 		o.Rules = append(o.Rules, name)
 	}

@@ -41,8 +41,8 @@ func jsonOf(now time.Time, o ratelimit.Override) overrideJSON {
 	return j
 }
 
-// pasted returns the name that a user means by a text, which may be copied from an output. Other commands print the
-// unprintable characters of a name as escapes, and logs also put the name in quotation marks.
+// pasted returns the name that a user means by a text. The user may have copied the text from the output of another command,
+// which prints the unprintable characters of a name as escapes, or from a log, which also puts the name in quotation marks.
 func pasted(text string) string {
 	if len(text) >= 2 && text[0] == '"' && text[len(text)-1] == '"' {
 		var name string
@@ -59,7 +59,7 @@ func pasted(text string) string {
 	return text
 }
 
-// who returns a note that says who runs this program, and where.
+// who returns a text for the note of an override. It says who runs this program, and on which machine.
 func who() string {
 	by := os.Getenv("SUDO_USER")
 	if u, err := user.Current(); by == "" && err == nil {
@@ -84,7 +84,7 @@ func endOf(lasts, until string) (func(now time.Time) time.Time, error) {
 		}
 		return func(time.Time) time.Time { return at }, nil
 	case lasts != "":
-		rate, err := ratelimit.ParseRate("1/" + lasts) // ParseRate reads all units of time, also days
+		rate, err := ratelimit.ParseRate("1/" + lasts) // ParseRate is used because it can also read days
 		if err != nil || rate.Burst > 0 || rate.Requests != 1 || rate.Per < time.Microsecond {
 			return nil, usageError(fmt.Sprintf("-for is %q: must be a time with its unit, such as 90m, 2h or 7d", shortened(lasts)))
 		}
@@ -93,7 +93,7 @@ func endOf(lasts, until string) (func(now time.Time) time.Time, error) {
 	return func(time.Time) time.Time { return time.Time{} }, nil
 }
 
-// shortened returns the beginning of a long text, for an error.
+// shortened returns the beginning of a long text, so that an error with it is not too long.
 func shortened(text string) string {
 	if len(text) <= 60 {
 		return text
@@ -101,7 +101,8 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(text[:57], "") + "..."
 }
 
-// isMistake reports whether err says that an override is wrong, and not that the server has failed.
+// isMistake reports whether the error means that an override is wrong. If it returns false, the error has another reason, for
+// example that the server has failed.
 func isMistake(err error) bool {
 	return errors.Is(err, ratelimit.ErrInvalidConfig) || errors.Is(err, ratelimit.ErrUnknownRule)
 }
@@ -158,7 +159,7 @@ func untilText(o *ratelimit.Override, now time.Time) string {
 	return o.Until.UTC().Format(timeFormat) + " UTC, in " + rest(o.Until.Sub(now))
 }
 
-// rest returns the time d as a text, rounded up to whole minutes if it is an hour or more.
+// rest returns the time d as a text. A time of an hour or more is rounded up to whole minutes.
 func rest(d time.Duration) string {
 	if d < time.Hour {
 		return wait(rounded(d))

@@ -18,7 +18,7 @@ type progress struct {
 	read     int64
 	lines    int
 	began    time.Time
-	printed  time.Time // when the progress was printed last; zero if it was not printed
+	printed  time.Time // when the progress was printed last; zero if no progress is on the terminal
 	live     bool
 }
 
@@ -35,7 +35,8 @@ func newProgress(t *terminal, paths []string) *progress {
 	return p
 }
 
-// The method reader returns a reader that reads from r. It adds the number of bytes to the field p.read.
+// The method reader returns a reader that reads from r, and adds the number of bytes that were read to the field
+// p.read.
 func (p *progress) reader(r io.Reader) io.Reader { return &counted{r, &p.read} }
 
 type counted struct {

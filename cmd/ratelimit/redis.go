@@ -76,8 +76,8 @@ func (f *serverFlags) connect(ctx context.Context, urls []string) (*server, erro
 
 func (s *server) close() { _ = s.client.Close() }
 
-// within calls the given function with a context that ends after the timeout of the server. If this function fails,
-// within returns an error with the address of the server.
+// within calls the given function with a context that ends when the server's timeout is over. If the function
+// fails, within returns an error that also has the address of the server.
 func (s *server) within(ctx context.Context, do func(ctx context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -98,7 +98,7 @@ func (s *server) within(ctx context.Context, do func(ctx context.Context) error)
 	}
 	text := err.Error()
 	if i := strings.LastIndex(text, ": "); errors.As(err, &network) && i >= 0 {
-		text = text[i+2:] // keeps only the reason, because the address is printed below
+		text = text[i+2:] // keeps only the reason, because the address of the server is printed below
 	}
 	return fmt.Errorf("%s: %s", s.address, plain(text))
 }

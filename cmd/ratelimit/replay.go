@@ -144,12 +144,12 @@ func (f ruleFlags) players(clock *replay.Clock, config, against string) (first, 
 	return first, second, err
 }
 
-// player returns a Player for the limiter that has the rules in the file at path.
+// player returns a Player (which sends requests to a limiter). Its limiter has the rules in the file at path.
 func (f ruleFlags) player(clock *replay.Clock, path string) (*replay.Player, error) {
 	return replay.NewPlayer(clock, func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) { return f.limiter(path, opts...) })
 }
 
-// limiter returns the limiter that has the rules in the file at path.
+// limiter returns a limiter that has the rules in the file at path.
 func (f ruleFlags) limiter(path string, opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) {
 	if *f.maxKeys < 1 {
 		return nil, usageError(fmt.Sprintf("-max-keys is %d: must be at least 1", *f.maxKeys))
@@ -234,7 +234,7 @@ func (f *shareFlag) Set(text string) error {
 	return nil
 }
 
-// The method named of returns the share multiplied by n, rounded down. It returns n if the flag is not given.
+// The method of returns the share multiplied by n, rounded down. If the flag is not given, it returns n.
 func (f *shareFlag) of(n uint64) uint64 {
 	if f.share == nil {
 		return n
@@ -244,10 +244,10 @@ func (f *shareFlag) of(n uint64) uint64 {
 	return all.Quo(all, f.share.Denom()).Uint64()
 }
 
-// exceeded reports whether count is larger than the share of n that the flag allows.
+// exceeded reports whether count is more than the share of n that the flag allows.
 func (f *shareFlag) exceeded(count, n uint64) bool { return count > f.of(n) }
 
-// text returns the share as text, such as "0.1%".
+// text returns the share as a percentage, such as "0.1 %".
 func (f *shareFlag) text() string {
 	v := new(big.Rat).Mul(f.share, big.NewRat(100, 1))
 	text := v.FloatString(6)

@@ -135,7 +135,7 @@ func (s *simulation) remarks(outcomes []*sim.Outcome) (remarks []string) {
 	return remarks
 }
 
-// costText says what each request costs. It is empty if the requests cost no other units than requests.
+// costText says what each request costs. The text is empty if requests have no cost in another unit than requests.
 func (s *simulation) costText() string {
 	if len(s.costs) == 0 {
 		return ""
@@ -167,8 +167,8 @@ func (s *simulation) assumptions() (lines []string) {
 	return lines
 }
 
-// short returns the duration d as text of at most eight characters. It rounds the duration up, to at least three
-// digits.
+// short returns the duration d as text of at most eight characters. For this, it rounds the duration up, but keeps at least
+// three digits.
 func short(d time.Duration) string {
 	unit := time.Nanosecond
 	for _, u := range []time.Duration{

@@ -73,7 +73,7 @@ func (s *simulation) useFile(path string) error {
 		return nil
 	}
 	rules, byDefault := l.Rules()
-	others := byDefault != nil // whether a rule applies to endpoints that no rule names
+	others := byDefault != nil // whether at least one rule applies to endpoints that no rule names
 	for _, r := range rules {
 		endpoint := strings.TrimSuffix(r.Endpoint, "*")
 		others = others || endpoint == ""
@@ -136,8 +136,8 @@ func rateOf(flag, text string) (ratelimit.Rate, error) {
 	return r, nil
 }
 
-// reasonOf returns the reason of an error as text. For a ConfigError, this is its field Reason, which says what a
-// good value is. For every other error, it is the whole text of the error.
+// reasonOf returns a text that says why there is an error. For a ConfigError, this is the field Reason, which says
+// what a good value is. For any other error, it is the whole text of the error.
 func reasonOf(err error) string {
 	var e *ratelimit.ConfigError
 	if errors.As(err, &e) {
@@ -146,8 +146,8 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// problemOf returns the text that the function reasonOf returns. If the count or the burst of a rate is wrong, it
-// adds "its count" or "its burst" before this text.
+// problemOf returns the same text as the function reasonOf. If the count or the burst of a rate is wrong, it adds
+// "its count" or "its burst" before this text.
 func problemOf(err error) string {
 	var e *ratelimit.ConfigError
 	if errors.As(err, &e) && (strings.HasSuffix(e.Field, ".requests") || strings.HasSuffix(e.Field, ".burst")) {
@@ -157,7 +157,7 @@ func problemOf(err error) string {
 	return reasonOf(err)
 }
 
-// listed splits a text at its commas. It returns the parts that are not empty.
+// listed splits a text at its commas. It returns all parts except empty ones.
 func listed(text string) (list []string) {
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part != "" {

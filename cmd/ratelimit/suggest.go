@@ -40,7 +40,7 @@ those of a half of the clients, of a quarter, and so on.
 
 // An endpointJSON is what the command suggest prints for one endpoint with the flag -json.
 type endpointJSON struct {
-	Endpoint string                      `json:"endpoint"` // name of the endpoint; empty for all endpoints that are not listed
+	Endpoint string                      `json:"endpoint"` // name of the endpoint; empty for all endpoints that have no entry of their own
 	Requests uint64                      `json:"requests"`
 	Clients  int                         `json:"clients"`
 	Limits   map[ratelimit.Algorithm]int `json:"limits"` // smallest limit for each algorithm; 0 if no limit meets the goal
@@ -171,8 +171,8 @@ func smallest(
 	return limit, err
 }
 
-// configOf returns the text of a file of rules. The rules have the limits that were found for the given algorithm.
-// There is no rule for an endpoint for which no limit was found.
+// configOf returns the text of a file of rules. The limits of the rules are those that were found for the given
+// algorithm. If no limit was found for an endpoint, the endpoint has no rule.
 func configOf(endpoints []endpointJSON, a ratelimit.Algorithm, per time.Duration, key string) []byte {
 	quote := func(text string) string {
 		var b bytes.Buffer

@@ -42,7 +42,7 @@ type topJSON struct {
 	Server string    `json:"server"`
 	Time   time.Time `json:"time"`
 	Keys   int       `json:"keys"`   // number of keys whose state was read
-	Others int       `json:"others"` // number of keys in the server that belong to no rule
+	Others int       `json:"others"` // number of keys in the server to which no rule belongs
 	Rules  []topRule `json:"rules"`
 }
 
@@ -67,7 +67,7 @@ type topKey struct {
 	name       string        // full name of the key in the Redis server
 }
 
-// A watch reads from a Redis server how much of its limit each key has left, once or again and again.
+// A watch reads from a Redis server how much of its limit each key has left. It reads once, or again and again.
 type watch struct {
 	*server
 	rules   map[string]ratelimit.Rule
@@ -189,8 +189,8 @@ func (w *watch) rule(s *redisstore.Stored) (r ratelimit.Rule, ok bool) {
 	return r, ok && r.Algorithm == s.Ask.Algorithm && s.Warms == (r.Warmup != ratelimit.Warmup{})
 }
 
-// afterName returns what follows the name of the rule r in the field Ask.Rule of a stored state: a zero byte and the unit of
-// the rule, if it has a unit.
+// afterName returns what follows the name of the rule r in the field Ask.Rule of a stored state. If the rule has a unit,
+// this is a zero byte and the unit. Otherwise it is empty.
 func afterName(r *ratelimit.Rule) string {
 	if r.Unit == "" {
 		return ""

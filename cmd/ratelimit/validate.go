@@ -126,7 +126,7 @@ func validate(path string, o lint.Options) ([]report, error) {
 	if err != nil {
 		reports := problemsOf(err)
 		if f == nil && (reports == nil || reports[0].Line == 0) {
-			return nil, err // the error says why the file cannot be read
+			return nil, err // err says why the file cannot be read
 		}
 		return reports, nil
 	}

@@ -119,9 +119,9 @@ type line struct {
 	value float64
 }
 
-// parse returns the figures in the given text, which a report or a benchmark has printed.
+// parse returns the figures in a text that a report or a benchmark has printed.
 func parse(text string) (lines []line) {
-	measurements := false // whether the present row is in a table of measurements
+	measurements := false // whether the row that is being read belongs to a table of measurements
 	for row := range strings.Lines(text) {
 		cells := strings.Split(strings.Trim(row, "|\n"), "|")
 		for i := range cells {

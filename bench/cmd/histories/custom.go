@@ -18,7 +18,8 @@ type guess struct {
 	bad  int // percentage of the calls that fail
 }
 
-// Allow panics, because a RateLimiter must never call the method Allow of a custom limiter.
+// Allow panics: a RateLimiter must never call this method of a custom limiter. It must call the
+// method Take.
 func (g *guess) Allow(string) ratelimit.Result { panic("a rule has no use for Allow") }
 
 // Take returns a random answer. It records the call and the answer in the transcript, which is the
@@ -77,7 +78,7 @@ type settable struct {
 	rate ratelimit.Rate
 }
 
-// Reset records the call in the transcript, and sometimes fails.
+// Reset records the call in the transcript. At random, it fails.
 func (s *settable) Reset(key string) (err error) {
 	if s.w.chance(10) {
 		err = errDown
@@ -86,7 +87,7 @@ func (s *settable) Reset(key string) (err error) {
 	return err
 }
 
-// SetRate records the call in the transcript, and sometimes fails.
+// SetRate records the call in the transcript. At random, it fails.
 func (s *settable) SetRate(r ratelimit.Rate) (err error) {
 	if err = r.Validate(); err == nil && s.w.chance(20) {
 		err = errDown
@@ -101,7 +102,8 @@ func (s *settable) SetRate(r ratelimit.Rate) (err error) {
 // The type rated is a custom limiter like settable that also has the method Rate.
 type rated struct{ *settable }
 
-// Rate returns the present rate: the rate that SetRate has set last, or the rate at the start.
+// Rate returns the rate that SetRate has set last or, before the first call of SetRate, the rate at
+// the start.
 func (r rated) Rate() ratelimit.Rate { return r.rate }
 
 // The type closing is a custom limiter like settable that also has the method Close.
@@ -140,7 +142,7 @@ func (w *world) drawGuess(r ratelimit.Rate) ratelimit.Limiter {
 	return &settable{g, r}
 }
 
-// factory returns a Factory in which a custom algorithm, Guess, is registered.
+// factory returns a Factory that knows a custom algorithm with the name Guess.
 func (w *world) factory() *ratelimit.Factory {
 	f := ratelimit.NewFactory()
 	err := f.Register("Guess", func(config map[string]any, env ratelimit.Env) (ratelimit.Limiter, error) {

@@ -34,7 +34,7 @@ type world struct {
 	held    []held
 	tiered  bool               // true: most rules have tiers, and most requests have a tier
 	leaky   bool               // true: most rules are leaky buckets, and most calls are calls of Wait
-	slow    *stepClock         // the clock by which slow custom limiters wait; nil if custom limiters answer at once
+	slow    *stepClock         // the clock by which slow custom limiters wait before they answer; nil if there are no slow ones
 	usual   *ratelimit.Request // if not nil, most requests have the same keys as this request
 	explain bool               // whether Explain is called before each call that decides about a request
 }
@@ -105,7 +105,7 @@ func (w *world) drawRule() ratelimit.Rule {
 	return r
 }
 
-// spoil makes a field of the rule r invalid.
+// The method spoil makes a field of the rule r invalid.
 func (w *world) spoil(r *ratelimit.Rule) {
 	switch w.IntN(6) {
 	case 0:

@@ -37,8 +37,8 @@ type history struct {
 	mu       sync.Mutex // guards the fields below
 	random   *rand.Rand
 	out      []byte         // the transcript
-	events   []event        // events that were recorded since the last call of the method flush
-	keys     map[uint64]int // the number of each key in the transcript: 1 for the first that appeared, then 2, 3, ...
+	events   []event        // events that were recorded but are not in the transcript yet
+	keys     map[uint64]int // the number of each key in the transcript: 1 for the key that appeared first, then 2, 3, ...
 	receipts map[uint64]int // the number of each receipt (by which a reservation is settled), also counted from 1
 }
 
@@ -80,7 +80,7 @@ func (h *history) IntN(n int) int {
 	return h.random.IntN(n)
 }
 
-// chance returns true with the given probability in percent.
+// chance returns true at random, in the given percentage of its calls.
 func (h *history) chance(percent int) bool { return h.IntN(100) < percent }
 
 // oneOf returns a random element of the given list.
@@ -96,8 +96,8 @@ func (h *history) say(format string, args ...any) {
 	h.out = append(h.out, '\n')
 }
 
-// An event is a line that a hook (an observer, a store or a custom limiter) has recorded during a
-// call.
+// An event is a line for the transcript. A hook (an observer, a store or a custom limiter) has
+// recorded it during a call.
 type event struct {
 	text     string
 	decision bool   // whether the event is a decision about a request, which the observer has recorded
@@ -168,10 +168,10 @@ func (h *history) misset() {
 	h.clock.Set(oneOf(h, time.Time{}, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)))
 }
 
-// step moves the clock by a random duration. If breaker is true, a circuit breaker may stop the
-// calls to the store for a random time between 25 and 900 ms. The history must not depend on this
-// random time. So in that case, step chooses no instant that is between 25 and 900 ms away from an
-// earlier instant.
+// step moves the clock by a random duration. If the parameter breaker is true, there is a circuit
+// breaker, which may stop the calls to the store for a random time between 25 and 900 ms. The history
+// must not depend on this random time. So in that case, step chooses no instant that is between 25 and
+// 900 ms away from an earlier instant.
 func (h *history) step(breaker bool) {
 	units := []time.Duration{1, time.Microsecond, time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second}
 	d := time.Duration(h.IntN(12)) * oneOf(h, units...)
@@ -200,7 +200,7 @@ func (h *history) step(breaker bool) {
 	h.say("clock %v to %v", d, h.clock.Now().Sub(epoch))
 }
 
-// result returns the Result r as it appears in the transcript.
+// result returns the text of the Result r for the transcript.
 func result(r ratelimit.Result) string {
 	b := make([]byte, 0, 64)
 	b = append(b, "no "...)
@@ -219,7 +219,7 @@ func result(r ratelimit.Result) string {
 	return string(b)
 }
 
-// results returns all Results as they appear in the transcript.
+// results returns the text of all given Results for the transcript.
 func results(all []ratelimit.Result) string {
 	texts := make([]string, len(all))
 	for i, r := range all {
@@ -228,7 +228,7 @@ func results(all []ratelimit.Result) string {
 	return "[" + strings.Join(texts, " | ") + "]"
 }
 
-// answer returns a Result and an error as they appear in the transcript.
+// answer returns the text of a Result and an error for the transcript.
 func answer(res ratelimit.Result, err error) string { return result(res) + " " + problem(err) }
 
 // The variable targets lists the errors for which a caller can test with errors.Is.
@@ -296,8 +296,8 @@ func (h *history) asks(asks []ratelimit.Ask) string {
 	return b.String()
 }
 
-// fields writes the values of the struct's fields that are not zero. It leaves out the names of the
-// fields, because a name may differ between versions of the package.
+// fields writes the fields of a struct that are not zero: their values without their names, because a
+// name may differ between versions of the package.
 func fields(b *bytes.Buffer, v reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Field(i)

@@ -235,7 +235,7 @@ func (h *history) limiterStep(a ratelimit.Algorithm, l limiter, st *store, keys 
 	}
 }
 
-// misuse makes a random call that is invalid, or that programs seldom make, and records the result.
+// misuse makes a random call that is invalid or unusual, and records the result.
 func (h *history) misuse(st *store) {
 	switch {
 	case st != nil && h.chance(80):

@@ -17,16 +17,16 @@ type (
 	accepts  struct{ st *store }
 	settles  struct{ st *store }
 
-	// The type once adds the method Once. The type parameter T is the type of the request that this
-	// method gets. The name of that type differs between versions of the package.
+	// The type once has the method Once of a store. The type parameter T is the type of the request
+	// that this method gets. The name of that type differs between versions of the package.
 	once[T any] struct {
 		st   *store
 		call func(m *ratelimit.MemoryStore, ctx context.Context, once T, asks []ratelimit.Ask) ([]ratelimit.Result, bool, error)
 	}
 )
 
-// Part returns the number of the part of the store that holds the ask's state. The number depends
-// on the fields Rule and Key of the ask.
+// Part returns a number: it says which part of the store holds the state that the ask (a request to
+// the store) needs. The number depends on the fields Rule and Key of the ask.
 func (p parts) Part(a ratelimit.Ask) int {
 	part := (len(a.Rule) + int(hashOf(a.Key)%7)) % p.st.parts
 	p.st.h.event("store.part %q %q = %d", a.Rule, a.Key, part)
@@ -93,8 +93,8 @@ func nameOf[T any](func(*ratelimit.MemoryStore, context.Context, T, []ratelimit.
 	return t.PkgPath() + "." + t.Name()
 }
 
-// Each of these types is a store with some of the optional methods. The six methods have 64
-// combinations, and 12 of these combinations have a type here.
+// Each of these types is a store with some of the six optional methods. The methods can be combined
+// in 64 ways, and 12 of these ways have a type here.
 type (
 	plainStore  struct{ *store }
 	partedStore struct {

@@ -11,8 +11,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// requestText returns the text of a call for the transcript: the given name of the call, and the
-// request.
+// requestText returns a text for the transcript, made of the given name of a call and of the request.
 func requestText(name string, req ratelimit.Request) string { return fmt.Sprintf("%s %+v", name, req) }
 
 // The method decides makes a random call that decides about a request, such as Allow or Check. It
@@ -70,12 +69,12 @@ func (w *world) explains(req ratelimit.Request) {
 	})
 }
 
-// jsonNames replaces some names of JSON fields by the names that older versions used, so that the
-// transcripts of old and new versions are equal.
+// jsonNames replaces some names of JSON fields by the names that older versions used. The transcripts
+// of old and new versions are then equal.
 var jsonNames = strings.NewReplacer(`"rateFrom":`, `"source":`, `"answeredBy":`, `"state":`)
 
-// tableText returns the text of the Explanation e without the parts that may differ between versions:
-// the line of its table that names the columns, and the padding of the columns.
+// tableText returns the text of the Explanation e without two parts that may differ between versions:
+// the line with the names of the columns, and the padding of the columns.
 func tableText(e ratelimit.Explanation) string {
 	lines := strings.Split(e.String(), "\n")
 	if len(lines) > 2 {

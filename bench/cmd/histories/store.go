@@ -25,8 +25,8 @@ type store struct {
 	parts int    // how many parts (such as servers) the store has: the method Part returns a number from 0 to parts-1
 
 	refuses int           // the method Supports refuses rates whose field Requests has this value
-	looks   bool          // whether the method Accepts accepts asks whose field Look is true
-	cancel  func()        // ends the context of the current call; nil if the store must not end it
+	looks   bool          // whether the method Accepts allows asks whose field Look is true
+	cancel  func()        // ends the context of the current call; nil if this context must not be ended
 	later   []func(error) // functions that report the late result of a call; its caller gave up before the call ended
 }
 

@@ -20,7 +20,7 @@ type waiter struct {
 	cancel func()
 	req    ratelimit.Request
 
-	text  atomic.Pointer[string] // what the call returned; nil until it has returned
+	text  atomic.Pointer[string] // what the call returned; nil while the call has not returned
 	shown bool
 }
 
@@ -83,14 +83,14 @@ func (h *history) playRoom() {
 	}
 }
 
-// open makes the RateLimiter. If asking is true, the RateLimiter may have a store, or custom limiters
-// that take time to answer. The method open returns false if the RateLimiter cannot be made.
+// open makes the RateLimiter. If the parameter asking is true, the RateLimiter may have a store, or
+// custom limiters that take time to answer. If the RateLimiter cannot be made, open returns false.
 func (r *room) open(asking bool) bool {
 	h, stored := r.history, asking && r.clock != clock(machine{}) && r.chance(60)
 	_, steps := h.clock.(*stepClock)
 	h.lazy = steps && asking && !stored && r.chance(40)
 	if c, ok := h.clock.(*stepClock); ok && stored {
-		c.stops = false // so that the clock shows only the instants that the method step has chosen
+		c.stops = false // then the clock shows only the instants that the method step has chosen
 	}
 	w, ok := newWorld(h, stored, r.chance(25), ratelimit.WithMaxWaiters(oneOf(h, 1, 3, 100, 100)))
 	if r.world = w; !ok {
@@ -105,8 +105,8 @@ func (r *room) open(asking bool) bool {
 	return true
 }
 
-// settleDown waits until all goroutines are blocked, and writes the calls that have returned into
-// the transcript.
+// settleDown waits until all goroutines are blocked. Then it writes the results of the calls that
+// have returned into the transcript.
 func (r *room) settleDown() {
 	synctest.Wait()
 	r.flush()
@@ -193,7 +193,7 @@ func (r *room) start() {
 		w.ctx = timed{w.ctx, r.clock.Now().Add(patience)}
 	}
 	if r.lazy && len(r.all) > 2 || r.foreign && len(r.all) > 0 {
-		return // with one more waiter, the order of the waiters would be random
+		return // if there were one more waiter, the order of the waiters would be random
 	}
 	call := r.drawCall(w.ctx)
 	w.req = call.req

@@ -25,9 +25,9 @@ func overFloor(work, algo string, w bench.Workload) line {
 	return over(work, algo, "floor", "floor", w)
 }
 
-// over returns a line of the report that divides the time of a subject by the time of the base,
-// which is another subject. The parameters algo and base are the names of these subjects. The
-// parameter name is the text that the report prints for the base.
+// over returns a line of the report that divides the time of a subject by the time of another
+// subject, the base. The parameters algo and base are the names of these subjects. The parameter
+// name is the text that the report prints for the base.
 func over(work, algo, base, name string, w bench.Workload) line {
 	return comparison{algo: algo, base: base, baseName: name, work: w}.line(work)
 }

@@ -115,7 +115,7 @@ type pass struct {
 	took    time.Duration   // time of all calls together
 }
 
-// The method named and returns a pass that consists of the pass p, followed by the pass q.
+// The method and joins two passes: the result consists of the pass p, followed by the pass q.
 func (p pass) and(q pass) pass {
 	return pass{append(p.slowest, q.slowest...), p.took + q.took}
 }
@@ -143,8 +143,8 @@ func slowestOf(passes []pass) (worst time.Duration) {
 	return worst
 }
 
-// watch calls the subject once for each key whose number is at least first and less than past. It
-// returns the times of these calls.
+// watch calls the subject once for each key whose number is from first to past-1. It returns the times
+// of these calls.
 func watch(s bench.Subject, first, past int) pass {
 	keys := bench.NewKeys(bench.Varied, 1, 0)
 	var p pass

@@ -13,14 +13,14 @@ import (
 // bench.Specs.
 type line struct {
 	work     string                      // what is measured: the row's first column
-	headline string                      // the row's name in the opening table; empty if it is not in that table
+	headline string                      // the row's name in the opening table; empty if the row is not in the opening table
 	group    string                      // the heading above the row; the function named group sets it
 	cells    []cell                      // subjects, each under a workload, to time before read is called
 	read     func(*lab) (reading, error) // computes the figure
 }
 
-// titled returns a copy of the line l that also appears in the report's opening table, under the
-// given headline.
+// titled returns a copy of the line l with the given headline. With a headline, the line also
+// appears in the report's opening table.
 func (l line) titled(headline string) line {
 	l.headline = headline
 	return l
@@ -75,7 +75,7 @@ func lines(s sizes) []line {
 	)
 }
 
-// group sets the field group of each line in ls to the heading, and returns ls.
+// group gives all lines in ls the same heading, in their field group. It returns ls.
 func group(heading string, ls []line) []line {
 	for i := range ls {
 		ls[i].group = heading
@@ -121,7 +121,7 @@ func limiterLines() []line {
 }
 
 // windowLines returns the lines of the report that measure limiters whose windows end during the
-// run. Each measured window follows a window in which units were used.
+// run. Before each measured window, there is a window in which units were used.
 func windowLines() (table []line) {
 	for _, a := range []struct{ name, algo string }{
 		{"FixedWindow", "fixedwindow"},

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// cpu returns the model of the processor, or its architecture if the system does not tell the
-// model.
+// cpu returns the model of the processor. If the system does not tell the model, cpu returns the
+// architecture.
 func cpu() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/bench"
 )
 
-// allocations returns a line of the report for the number of allocations in a call for a known key
-// (a key that the limiter already holds). The figure is the largest number among all subjects of
-// this module.
+// allocations returns a line of the report for the number of memory allocations in a call for a
+// known key (a key that the limiter already holds). The figure is the largest number among all
+// subjects of this module.
 func allocations(work string) line {
 	return line{work: work, read: func(*lab) (reading, error) {
 		var worst float64
@@ -70,7 +70,7 @@ func allocs(s bench.Spec, w bench.Workload) (float64, error) {
 
 // bytesPerKey returns a line of the report for the bytes per key that a token bucket and each peer
 // (limiter of another module) use when they hold the given number of keys. Each key has used its
-// quota and needs days to earn it back, so no limiter can drop a key.
+// quota, and needs days until the quota is free again. So no limiter can drop a key.
 func bytesPerKey(work string, count int) line {
 	return line{work: work, read: func(l *lab) (reading, error) {
 		var mine float64
@@ -116,7 +116,7 @@ func holds(subject bench.Subject, count int) error {
 	return nil
 }
 
-// heap returns the number of reachable bytes on the heap.
+// heap returns how many bytes on the heap are still in use.
 func heap() int64 {
 	// Collect twice. The first collection runs the finalizers of some objects, and only the second
 	// frees these objects.

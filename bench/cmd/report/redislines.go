@@ -65,7 +65,7 @@ var (
 )
 
 // inRedis returns a line of the report that compares this module's limiter with the peers (limiters
-// of other modules) by the figure f, under the workload w.
+// of other modules). The figure f of all limiters is measured under the workload w.
 func inRedis(work string, w bench.RedisWork, f redisFigure) line {
 	return line{work: work, read: func(l *lab) (reading, error) {
 		samples, err := l.redisWork(w)
@@ -90,7 +90,7 @@ func inRedis(work string, w bench.RedisWork, f redisFigure) line {
 }
 
 // fastest returns the name of the peer (limiter of another module) with the best median. It leaves
-// out peers with failed calls, because they did less work.
+// out peers whose calls have failed, because they did less work.
 func (f redisFigure) fastest(samples redisSamples) string {
 	best := redisPeer
 	for _, s := range bench.RedisSpecs() {

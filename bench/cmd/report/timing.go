@@ -39,7 +39,7 @@ func newLab(s sizes, progress io.Writer) *lab {
 	return l
 }
 
-// say writes the given text, which says what the lab does next, to the progress output.
+// say writes a text to the progress output. The text says what the lab does next.
 func (l *lab) say(what string) { fmt.Fprintln(l.progress, what) }
 
 // sample times the cells (subjects under workloads), one workload after the other. A cell that is
@@ -73,7 +73,7 @@ func (l *lab) sample(cells []cell) error {
 type timer struct {
 	spec bench.Spec
 	run  *bench.Run
-	n    int // number of calls on each core in a batch; 0 before calibrate has chosen it
+	n    int // number of calls on each core in a batch; 0 until the method calibrate has chosen it
 }
 
 // The constant brief is the longest window that counts as short. If windows are short, a batch of
@@ -244,7 +244,7 @@ func (l *lab) best(c cell) float64 {
 // workload) were allowed and others denied. Otherwise it returns an empty text.
 func (l *lab) share(c cell) string {
 	share := median(l.shares[c])
-	if share > 0 && share < 1 { // false for NaN, which means that no shares were recorded
+	if share > 0 && share < 1 { // false if the share is NaN, which means that no shares were recorded
 		return "; " + percent(share) + " allowed"
 	}
 	return ""

@@ -44,8 +44,8 @@ func once(ctx context.Context, s *redisstore.Store, a ratelimit.Ask, i int, repl
 }
 
 // inFlight returns a work (a sequence of measured steps) with a single step. The step reserves a unit of a key, and
-// then ends the reservation. The parameter open is how many other reservations the key has meanwhile. They are made
-// before the step is measured, in the call with i = -1.
+// then ends the reservation. The key has other open reservations at that time: their number is the parameter open.
+// The call with i = -1 makes them, before the step is measured.
 func inFlight(a ratelimit.Algorithm, open int) work {
 	ask := an(a, ample, "one key for all "+strconv.Itoa(open))
 	name := "HoldAndEnd/" + string(a) + "/" + strconv.Itoa(open)

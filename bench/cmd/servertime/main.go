@@ -65,7 +65,7 @@ func run(ctx context.Context, out io.Writer, addr, lines string, calls, open int
 	return measure(ctx, out, client, lines, calls, open)
 }
 
-// keys is the number of different keys that each measured step makes calls for.
+// The constant keys is the number of different keys for which each measured step makes calls.
 const keys = 500
 
 // A work is a sequence of steps, which are measured one after the other with the same keys. The
@@ -190,8 +190,8 @@ func take(ctx context.Context, s *redisstore.Store, allowed bool, asks ...rateli
 // The variable all lists the five algorithms.
 var all = ratelimit.Algorithms()
 
-// plain returns the works (sequences of measured steps) without reservations, request IDs and
-// warm-up. A checkout of an older commit can build them too.
+// The function plain returns the works (sequences of measured steps) that use no reservations, request IDs
+// or warm-up. A checkout of an older commit can build these works too.
 func plain() (works []work) {
 	for _, a := range all {
 		works = append(works, work{"Take/" + string(a), []step{{"", func(ctx context.Context, s *redisstore.Store, key string, _ int) error {

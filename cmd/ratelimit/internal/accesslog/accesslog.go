@@ -34,7 +34,7 @@ const MaxLine = 1 << 20
 // An Entry is one request in a log.
 type Entry struct {
 	Time     int64             // time of the request in nanoseconds since the Unix epoch
-	Client   string            // name of the client that sent it
+	Client   string            // name of the client that sent the request
 	Endpoint string            // path of the request without its query, or the text of a column such as "endpoint"
 	IP       string            // the address of the client
 	Tier     string            // the client's plan, which selects the limit
@@ -49,7 +49,7 @@ type Entry struct {
 // A Cost is how many units of one kind a request costs.
 type Cost = struct {
 	Unit string // what is counted, such as "tokens"
-	N    int    // how many, at least 0
+	N    int    // how many units the request costs, at least 0
 }
 
 // Options say how to read a log.
@@ -84,7 +84,7 @@ const (
 type Counts struct {
 	Lines    int          // lines that are not empty
 	Entries  int          // lines that are requests
-	Broken   int          // lines that cannot be read; Lines = Entries + Broken, plus 1 if a CSV has a header
+	Broken   int          // lines that cannot be read; Lines is Entries + Broken, plus 1 if the log is a CSV with a header
 	TooLong  int          // how many of the Broken lines are longer than MaxLine
 	Examples []*LineError // the first few of the Broken lines
 }
@@ -319,8 +319,8 @@ func costIn(text []byte) (n int, ok bool) {
 	return n, err == nil && n >= 0 && n <= math.MaxInt32
 }
 
-// text returns the given part of the request in the current line, such as the name of its client. The text is empty
-// if the line does not have this part.
+// text returns one part of the request in the current line, such as the name of its client. If the line does not
+// have this part, the text is empty.
 func (r *Reader) text(p part) string {
 	if at := r.columns.first(r.found, p); at >= 0 {
 		return r.texts.of(r.found[at])

@@ -46,7 +46,8 @@ func (f Fields) after(prefix string) (names []string) {
 	return names
 }
 
-// String returns the columns of all parts. It writes each as "part=column,column", with spaces between the parts.
+// String returns a text with the columns of all parts. For each part, the text has "part=column,column", with spaces
+// between the parts.
 func (f Fields) String() string {
 	var texts []string
 	for name, columns := range f {
@@ -73,7 +74,8 @@ const (
 
 var partNames = map[string]part{"time": toTime, "client": toClient, "endpoint": toEndpoint, "ip": toIP, "cost": toCost, "tier": toTier}
 
-// DefaultFields returns the columns that are read for each part of an [Entry] that is missing in a [Fields].
+// DefaultFields returns the columns that each part of an [Entry] has by default. They are read for the parts that are
+// missing in a [Fields].
 func DefaultFields(format Format) Fields {
 	if format == Combined {
 		return Fields{"time": {"time"}, "client": {"host"}, "endpoint": {"path"}, "ip": {"host"}}
@@ -91,9 +93,9 @@ func DefaultFields(format Format) Fields {
 // The type columns holds the columns of a log from which the parts of an Entry are read.
 type columns struct {
 	names []column
-	of    [][]int  // for each part of an Entry, the indexes of its columns in the slice names
+	of    [][]int  // for each part of an Entry, the indexes of its columns in columns.names
 	attrs []string // names of the attributes
-	units []string // units in which the requests have costs
+	units []string // the units of the costs in other units, "cost:UNIT"
 }
 
 // A column is one column of a log.
@@ -139,8 +141,8 @@ func (c *columns) add(names []string) (indexes []int) {
 	return indexes
 }
 
-// The method named first returns the index of the first column of the part p whose text in f is not empty. It
-// returns -1 if all are empty.
+// The method first returns the index of the first column of the part p that is not empty in the current line. If all
+// columns are empty, it returns -1.
 func (c *columns) first(f found, p part) int {
 	for _, i := range c.of[p] {
 		if len(f[i]) > 0 {

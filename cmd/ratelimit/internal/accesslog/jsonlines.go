@@ -44,7 +44,8 @@ func (p *jsonLine) space() {
 	}
 }
 
-// The method next skips spaces. It then reports whether the next byte is c. If so, it skips this byte too.
+// The method next skips spaces. Then it reports whether the next byte is c. If the next byte is c, it skips this
+// byte too.
 func (p *jsonLine) next(c byte) bool {
 	p.space()
 	if p.at < len(p.line) && p.line[p.at] == c {

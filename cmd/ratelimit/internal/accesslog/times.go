@@ -167,7 +167,7 @@ func (s *scan) clock(year, month, day int, zoneOptional bool) (int64, bool) {
 		return 0, false
 	}
 	t := time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC)
-	if t.Day() != day { // the month has fewer days than the argument day says
+	if t.Day() != day { // true if the month has fewer days than the argument day
 		return 0, false
 	}
 	return inRange(t.Unix()+int64(h*3600+m*60+sec-zone), int64(ns))

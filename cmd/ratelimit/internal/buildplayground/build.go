@@ -75,7 +75,7 @@ func build(ctx context.Context, folder string) (*built, error) {
 	if err != nil {
 		return nil, err
 	}
-	starter, err := os.ReadFile(filepath.Join(root, "lib", "wasm", "wasm_exec.js")) // from the Go version that compiles the engine
+	starter, err := os.ReadFile(filepath.Join(root, "lib", "wasm", "wasm_exec.js")) // part of the Go version that compiles the engine
 	if err != nil {
 		return nil, err
 	}

@@ -214,7 +214,7 @@ func (c *canvas) panel(p *Panel, last bool) {
 	}
 }
 
-// series draws the series s. It cannot draw series of the kind Lane.
+// series draws the series s. The kind of s must not be Lane.
 func (p *plot) series(s Series) {
 	if len(s.Points) == 0 {
 		return

@@ -64,7 +64,7 @@ func wrap(text string, size int, bold bool, width float64) (lines []string) {
 	return append(lines, line)
 }
 
-// escaped returns text escaped for XML.
+// escaped returns the given text with the characters escaped that have a meaning in XML.
 func escaped(text string) string {
 	var b strings.Builder
 	_ = xml.EscapeText(&b, []byte(text)) // writing to a strings.Builder never fails

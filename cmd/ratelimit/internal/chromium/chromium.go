@@ -41,8 +41,8 @@ type message struct {
 	} `json:"error,omitempty"`
 }
 
-// Start starts Chromium, and stops it when the test ends. If Chromium is not installed, Start skips the test. With
-// the environment variable RATELIMIT_REQUIRE_CHROMIUM, Start lets the test fail instead.
+// Start starts Chromium, and stops it when the test ends. If Chromium is not installed, Start skips the test. If
+// the environment variable RATELIMIT_REQUIRE_CHROMIUM is also set, the test fails instead.
 func Start(t testing.TB) *Browser {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -141,8 +141,8 @@ func (b *Browser) read(from io.Reader) {
 	}
 }
 
-// The method call calls a method of the DevTools protocol, and returns the result. The call is for the page or, if
-// page is nil, for the browser.
+// The method call calls a method of the DevTools protocol, and returns the result. It calls the method for the
+// given page. If page is nil, it calls the method for the whole browser.
 func (b *Browser) call(page *Page, method string, params any) (json.RawMessage, error) {
 	m := message{Method: method}
 	if page != nil {

@@ -18,8 +18,8 @@ type Severity string
 
 // The severities of findings.
 const (
-	Warning Severity = "warning" // the rule does not do what it seems to
-	Note    Severity = "note"    // the rule works as it seems to, but has a drawback
+	Warning Severity = "warning" // the rule does not do what it seems to do
+	Note    Severity = "note"    // the rule does what it seems to do, but has a drawback
 )
 
 // A Finding is one thing about a rule that may surprise its author.
@@ -61,7 +61,7 @@ func Codes() []Code {
 	}
 }
 
-// Options has facts that affect the findings, but are not part of the rules.
+// Options has facts that are not in the rules, but matter for the findings.
 type Options struct {
 	MaxKeys int                         // largest number of keys of the limiter
 	Costs   map[string][]ratelimit.Cost // largest costs of a request to each endpoint, one cost for each unit
@@ -107,7 +107,7 @@ func Check(l *ratelimit.RateLimiter, o Options) ([]Finding, error) {
 	return c.found, nil
 }
 
-// An indexed is a rule and its index. The default rule has the index -1.
+// The type indexed is a rule with its index. The default rule has the index -1.
 type indexed struct {
 	ratelimit.Rule
 	index int

@@ -17,7 +17,7 @@ func stricter(a, b indexed) bool {
 	if !a.Mode.Denies() || a.Limiter != nil || b.Limiter != nil || a.Unit != b.Unit || !coarser(a.Key, b.Key) {
 		return false
 	}
-	if b.Penalty != (ratelimit.Penalty{}) { // b also denies while its penalty blocks a key
+	if b.Penalty != (ratelimit.Penalty{}) { // b has a penalty, so it also denies while the penalty blocks a key
 		return false
 	}
 	if len(a.Tiers) > 0 || a.Warmup != (ratelimit.Warmup{}) || b.Warmup != (ratelimit.Warmup{}) || a.OnStoreError != b.OnStoreError {

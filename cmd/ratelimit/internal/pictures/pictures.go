@@ -7,7 +7,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/chart"
 )
 
-// pictures maps the name of each file to the function that draws it.
+// The variable pictures maps the name of each file to the function that draws the picture in this file.
 var pictures = map[string]func() (*chart.Figure, error){
 	"algorithms.svg": algorithms,
 	"tokenbucket.svg": one(ratelimit.AlgorithmTokenBucket, "A token bucket: tokens, and what is granted", func(p *play) chart.Panel {

@@ -44,7 +44,7 @@ const windows = 6
 type period struct {
 	seconds   int
 	one, ten  string // one is Per in words, and ten is ten times Per in words; both can follow a word such as "any": "any minute"
-	theWindow string // name in words of Per with an article, such as "a minute"
+	theWindow string // Per in words, with an article, such as "a minute"
 }
 
 var periods = []period{
@@ -118,7 +118,7 @@ func (s *Settings) rate(a ratelimit.Algorithm) ratelimit.Rate {
 	return r
 }
 
-// sent returns how many requests the client sends in each window, rounded up.
+// The method sent returns how many requests the client sends in each window, rounded up.
 func (s *Settings) sent() int { return (s.Requests*s.Load + 99) / 100 }
 
 // retryEvery returns the time after which the client sends a denied request again, if s.Retry is traffic.Ignore.

@@ -42,7 +42,7 @@ type Player struct {
 	rules   []*rule
 	byName  map[string]*rule
 	each    []ratelimit.Result
-	shadows []ratelimit.Decision // answers of rules in shadow or advise mode, which deny nothing, to the current request
+	shadows []ratelimit.Decision // answers to the current request by rules in shadow or advise mode, which deny nothing
 
 	requests  uint64
 	unlimited uint64 // requests to which no rule applied
@@ -76,8 +76,8 @@ type rule struct {
 	keys spread
 }
 
-// A Make is a function that makes a limiter with the given options. NewPlayer calls it a second time if the rules of
-// the first limiter show that the limiter needs an observer.
+// A Make is a function that makes a limiter with the given options. If the rules of this limiter show that it needs an
+// observer, NewPlayer calls the function again to make a limiter with an observer.
 type Make func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error)
 
 // NewPlayer returns a Player for a limiter that the function newLimiter makes. The limiter reads its time from the
@@ -108,8 +108,8 @@ func NewPlayer(clock *Clock, newLimiter Make, opts ...ratelimit.Option) (*Player
 	return p, nil
 }
 
-// Observe records the decision d if a rule in shadow or advise mode has made it. The decision is the answer to the current
-// request.
+// Observe records the decision d if a rule in shadow or advise mode has made it. Such a decision is an answer to the
+// current request.
 func (p *Player) Observe(_ context.Context, d ratelimit.Decision) {
 	if !d.Mode.Denies() {
 		p.shadows = append(p.shadows, d)

@@ -18,7 +18,7 @@ type Report struct {
 	From      time.Time     `json:"from"`            // time of the first request
 	To        time.Time     `json:"to"`              // the latest of the times of all requests
 	Backward  uint64        `json:"outOfOrder"`      // requests that come after a request with a later time
-	Back      time.Duration `json:"outOfOrderMaxNs"` // longest time by which an out-of-order request is too early, in nanoseconds
+	Back      time.Duration `json:"outOfOrderMaxNs"` // longest time by which a request is earlier than a request before it, in nanoseconds
 	Unlimited uint64        `json:"unlimited"`       // requests to which no rule applies
 
 	Denied      uint64     `json:"denied"`                // requests that were denied
@@ -59,11 +59,11 @@ type Rule struct {
 	Overflowed  uint64     `json:"overflowed"`            // requests whose keys shared one limit, because the limiter had too many keys
 }
 
-// An Offender is a client that a rule has denied often. The number of denials may not be known exactly: it is at
-// most Denied, and at least Denied - Error.
+// An Offender is a client that a rule has denied often. The exact number of denials may not be known: it is at most
+// Denied, and at least Denied - Error.
 type Offender struct {
 	Client string `json:"client"` // name of the client
-	Rule   string `json:"rule"`   // name of the rule that denied it
+	Rule   string `json:"rule"`   // name of the rule that denied the client
 	Denied uint64 `json:"denied"` // largest possible number of denials
 	Error  uint64 `json:"error"`  // by how much the field Denied may be too high
 }
@@ -81,7 +81,7 @@ type Difference struct {
 
 // An Only has the counts of the requests that one limiter denied and another limiter granted.
 type Only struct {
-	Denied    uint64       `json:"denied"`    // number of these requests
+	Denied    uint64       `json:"denied"`    // number of requests that only this limiter denied
 	Rules     []RuleDenied `json:"rules"`     // rules that denied these requests, the largest count first
 	Offenders []Offender   `json:"offenders"` // the clients that such requests came from most often
 }
@@ -108,7 +108,8 @@ func (o *only) note(r *rule, client string) {
 	o.offenders.Add(offender(r, client), 1)
 }
 
-// A comparison sends the requests to a second limiter, and compares its answers.
+// A comparison sends the requests to a second limiter. It compares the second limiter's answers with the answers of the
+// first limiter.
 type comparison struct {
 	player             *Player
 	both               uint64
@@ -138,8 +139,8 @@ func (c *comparison) play(
 	return nil
 }
 
-// Report returns the results so far. Each list of offenders has at most top clients. The requests are counted by time
-// in at most maxSpans spans of time.
+// Report returns the results so far. Each list of clients with many denials has at most as many clients as the parameter
+// top says. The requests are counted by time in at most maxSpans spans of time.
 func (r *Run) Report(top, maxSpans int) Report {
 	p := r.player
 	out := Report{
@@ -201,7 +202,8 @@ func (p *Player) notJudged() (list []NotJudged) {
 	return list
 }
 
-// offendersOf returns the clients with the highest counts in the counter c. It returns at most top clients.
+// offendersOf returns the clients with the highest counts in the counter c. The parameter top is the largest number of
+// clients to return.
 func (p *Player) offendersOf(c *topk.Counter, top int) []Offender {
 	out := []Offender{}
 	for _, item := range c.Top(top) {

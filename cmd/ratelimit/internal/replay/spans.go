@@ -26,7 +26,8 @@ func widthAt(i int) time.Duration {
 	return widths[i]
 }
 
-// maxSpans is the largest number of spans of time. When another span is needed, all spans are made longer instead.
+// maxSpans is the largest number of spans of time. If there would be more spans, all of them are made longer
+// instead.
 const maxSpans = 2048
 
 // The type spans counts requests by time. Its zero value is ready for use.
@@ -38,8 +39,8 @@ type spans struct {
 	begin int64
 }
 
-// The method span returns the Span to which the time ns belongs. The unit of ns is nanoseconds since the Unix
-// epoch.
+// The method span returns the Span to which a time belongs. The parameter ns is this time, in nanoseconds since
+// the Unix epoch.
 func (s *spans) span(ns int64) *Span {
 	if s.last != nil && s.begin <= ns && ns < s.ends {
 		return s.last

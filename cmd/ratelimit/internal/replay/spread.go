@@ -12,7 +12,7 @@ type spread struct {
 // A slot has one key of a spread. The slot is free if its hash is 0.
 type slot struct {
 	hash    uint64
-	minLeft uint16 // smallest fraction of the limit that was left, in thousandths, plus 1: 501 for a half; 0 after a denial
+	minLeft uint16 // 1 + the smallest fraction of the limit that was left, in thousandths: 501 for a half; 0 after a denial
 }
 
 const (
@@ -53,8 +53,8 @@ func (s *spread) find(hash uint64) *slot {
 	}
 }
 
-// grow makes room for more keys. If the table has not reached its largest size, grow doubles it. Otherwise grow
-// drops half of the keys.
+// grow makes room for more keys. If the table is smaller than its largest size, grow doubles it. If it already has
+// its largest size, grow drops half of the keys.
 func (s *spread) grow() {
 	old := s.slots
 	if len(old) < 2*maxKept {
@@ -78,7 +78,7 @@ type Headroom struct {
 	Exact  bool   `json:"exact"`  // whether all keys were counted
 	Keys   uint64 `json:"keys"`   // number of keys
 	Denied uint64 `json:"denied"` // keys that were denied at least once
-	None   uint64 `json:"none"`   // keys that were never denied, but had nothing left
+	None   uint64 `json:"none"`   // keys that were never denied, but at some time had nothing left
 	Tenth  uint64 `json:"tenth"`  // keys whose lowest remaining amount was less than a tenth of the limit, but not 0
 	Fourth uint64 `json:"fourth"` // keys whose lowest remaining amount was at least a tenth and less than a quarter of the limit
 	Half   uint64 `json:"half"`   // keys whose lowest remaining amount was at least a quarter and less than half of the limit

@@ -13,11 +13,11 @@ type Rule struct {
 	Name      string              `json:"name"`           // name of the rule
 	Algorithm ratelimit.Algorithm `json:"algorithm"`      // algorithm of the rule
 	Rate      ratelimit.Rate      `json:"rate"`           // limit of each key
-	Mode      ratelimit.Mode      `json:"mode"`           // whether the rule denies requests; it does not in shadow or advise mode
+	Mode      ratelimit.Mode      `json:"mode"`           // whether the rule denies requests; a rule in shadow or advise mode does not
 	Unit      string              `json:"unit,omitempty"` // what the rule counts; empty for requests
 
 	Asked  int `json:"asked"`  // requests to which the rule applied
-	Denied int `json:"denied"` // how many of the Asked requests this rule denied; other rules may have denied them too
+	Denied int `json:"denied"` // how many of the Asked requests this rule denied; other rules may have denied the same requests
 	Keys   int `json:"keys"`   // number of keys that had a granted request; 0 in shadow or advise mode
 
 	// Window is the length of a window. The instant at the end of a window does not belong to the window. For a rule that
@@ -29,7 +29,7 @@ type Rule struct {
 	Peaks [Bins]int `json:"peaks"` // most units of one key in a window that ends in this part, for each of the equal parts of the simulation
 
 	keys  []string // names of the parts of the rule's keys, such as "user"
-	cost  int      // how many units a request takes, if Unit is not empty
+	cost  int      // how many units of Unit a request takes; used only if Unit is not empty
 	grant map[string]*sum
 }
 
@@ -57,8 +57,8 @@ func (out *Outcome) addRule(r ratelimit.Rule, o Options) *Rule {
 func (r *Rule) holds() bool { return r.Algorithm == ratelimit.AlgorithmInFlight }
 
 // The method count counts a request to which the rule r applies. The argument res is the answer of this rule alone.
-// The argument charged says whether all rules granted the request. The argument bin is the index in r.Peaks for the
-// time of the request.
+// The argument charged says whether all rules have granted the request. The argument bin is the index in r.Peaks of
+// the time at which the request was sent.
 func (r *Rule) count(request *traffic.Request, res *ratelimit.Result, charged bool, bin int) {
 	r.Asked++
 	if !res.Allowed {

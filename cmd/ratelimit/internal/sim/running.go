@@ -55,14 +55,14 @@ type asker struct {
 	limiter *ratelimit.RateLimiter
 	clock   *ratelimit.FakeClock
 	options *Options
-	holds   bool // whether a rule limits how many requests run at once, so that requests must be reserved and ended
+	holds   bool // true: a rule limits how many requests run at once, so each request is reserved and later ended
 	running running
 	granted int
 	each    []ratelimit.Result
 }
 
 // ask sends a request to the limiter, at the given time since the start. It returns the answer to the request, and a
-// slice with the answers of the single rules. The next call may overwrite this slice.
+// slice with the answer of each rule. The next call may overwrite this slice.
 func (a *asker) ask(ctx context.Context, req ratelimit.Request, at time.Duration) (ratelimit.Result, []ratelimit.Result, error) {
 	start := a.options.Start
 	if err := a.running.end(a.clock, start, at); err != nil {

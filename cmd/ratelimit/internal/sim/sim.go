@@ -18,19 +18,19 @@ const Bins = 240
 // A Target is a limiter to which the traffic is sent.
 type Target struct {
 	Name string                                                                         // name of the limiter in the Outcome
-	New  func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error)                 // makes the limiter, with these options
-	See  func(request traffic.Request, result ratelimit.Result, all []ratelimit.Result) // called with each answer; may be nil
+	New  func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error)                 // makes the limiter, with the given options
+	See  func(request traffic.Request, result ratelimit.Result, all []ratelimit.Result) // gets each answer; may be nil
 }
 
 // Options has the settings of one run of a simulation.
 type Options struct {
 	Start       time.Time     // time that the clock shows at the start
 	Duration    time.Duration // length of time in which clients send requests
-	Window      time.Duration // length of the windows in which grants are summed; 0 means the Per of each rule
+	Window      time.Duration // length of the windows in which grants are summed; 0 means that each rule uses its own Per
 	MaxRequests int           // largest number of requests; Run fails if there are more
 
 	Costs []ratelimit.Cost // what each request costs in other units than requests
-	Hold  time.Duration    // how long each granted request runs, for rules that limit how many run at once; 0: it ends at once
+	Hold  time.Duration    // how long each granted request runs (0: it ends at once), for rules that limit how many run at once
 }
 
 // An Outcome has the counts of one run of a simulation.
@@ -63,7 +63,7 @@ type Bin struct {
 // ErrTooMany is returned by Run if there are more requests than Options.MaxRequests.
 var ErrTooMany = errors.New("too many requests")
 
-// Run makes the limiter of the target, sends the stream to it, and returns the counts.
+// Run makes the limiter of the target, and sends the requests of the stream to it. It returns the counts.
 func Run(ctx context.Context, target Target, stream traffic.Stream, o Options) (*Outcome, error) {
 	clock := ratelimit.NewFakeClock(o.Start)
 	shadows := make(shadowObserver)

@@ -145,7 +145,7 @@ func (s *Sample) rewrite(keep func(e *event) bool) {
 			if !keep(&e) {
 				continue
 			}
-			if to == len(s.events) { // the chunk old[to] can be overwritten, as all its events were read
+			if to == len(s.events) { // the slice old[to] can be overwritten, because all its events were read
 				s.events = append(s.events, old[to][:0])
 			}
 			if s.events[to] = append(s.events[to], e); len(s.events[to]) == chunk {
@@ -160,9 +160,9 @@ func (s *Sample) rewrite(keep func(e *event) bool) {
 // client in two, 4 of one client in four, and so on.
 func (s *Sample) Part() uint64 { return 1 << s.level }
 
-// A Group has the requests to one endpoint, or to all endpoints that have no Group of their own.
+// A Group has the requests to one endpoint. One further Group may have the requests to all other endpoints.
 type Group struct {
-	Endpoint string // name of the endpoint; empty for the Group of all endpoints that have no Group of their own
+	Endpoint string // name of the endpoint; empty for the Group of all endpoints that do not have their own Group
 	Requests uint64 // number of requests, including those that were not kept
 	Clients  int    // number of clients whose requests were kept
 
@@ -211,7 +211,7 @@ func (s *Sample) Groups(top int) []*Group {
 			g := of[e.endpoint]
 			g.events = append(g.events, e)
 		}
-		s.events[i] = nil // frees the chunk, as its events were copied
+		s.events[i] = nil // makes the memory of these events free, because they were copied
 	}
 	s.events = nil
 	for _, g := range groups {

@@ -61,7 +61,7 @@ func (g *Group) Smallest(ctx context.Context, a ratelimit.Algorithm, per time.Du
 	if a == ratelimit.AlgorithmSlidingWindowLog {
 		maxLimit = min(maxLimit, maxLogged)
 	}
-	low, high := 0, 1 // low is a limit that does not meet the goal
+	low, high := 0, 1 // low is always a limit that does not meet the goal
 	for {
 		ok, err := g.meets(ctx, a, ratelimit.Rate{Requests: high, Per: per}, goal)
 		if err != nil {

@@ -29,7 +29,8 @@ type Stream interface {
 	Next() (Request, bool)
 
 	// Answer tells the Stream how the last request was answered. If the request was denied, retryAfter is the time
-	// after which the client may send this request again. If retryAfter is negative, the client may never do so.
+	// after which the client may send this request again. If retryAfter is negative, the client may never send it
+	// again.
 	Answer(allowed bool, retryAfter time.Duration)
 }
 
@@ -147,7 +148,7 @@ func New(c Config) Stream {
 type source struct {
 	Request
 	random *rand.Rand
-	next   func() time.Duration // returns the time of the client's next request, leaving out retries
+	next   func() time.Duration // returns the time of the client's next request, without the requests that are sent again
 	obeys  bool
 }
 
@@ -158,7 +159,7 @@ type pending struct {
 	order uint64 // if two requests have the same time, the request with the smaller order is sent first
 }
 
-// The type named traffic is the Stream that the function New returns.
+// The type traffic is the Stream that the function New returns.
 type traffic struct {
 	config Config
 	queue  queue
@@ -166,8 +167,8 @@ type traffic struct {
 	last   pending
 }
 
-// push adds the next request of the client s to the queue. It adds nothing if this request would come after the end
-// of the traffic.
+// push adds the next request of the client s to the queue. If this request would come after the end of the traffic,
+// push adds nothing.
 func (t *traffic) push(s *source) {
 	r := s.Request
 	if r.At = s.next(); r.At >= t.config.Duration || r.At < 0 {
