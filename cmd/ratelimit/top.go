@@ -286,7 +286,7 @@ func (w *watch) look(ctx context.Context, states []redisstore.Stored, found *top
 	return nil
 }
 
-// The method add counts the key k. It keeps at most maxKeys keys: those of which the smallest part of the limit is left.
+// The method add counts the key k. It keeps at most maxKeys keys: the keys that have used the largest part of their limit.
 func (r *topRule) add(k topKey, maxKeys int) {
 	r.Keys++
 	if slices.ContainsFunc(r.Top, func(other topKey) bool { return other.name == k.name }) {

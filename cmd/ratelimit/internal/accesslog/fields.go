@@ -95,7 +95,7 @@ type columns struct {
 	names []column
 	of    [][]int  // for each part of an Entry, the indexes of its columns in columns.names
 	attrs []string // names of the attributes
-	units []string // the units of the costs in other units, "cost:UNIT"
+	units []string // the unit of each part "cost:UNIT", in which requests have costs
 }
 
 // A column is one column of a log.
