@@ -120,7 +120,7 @@ type survey struct {
 	outcome outcome
 	reason  error            // why the head stops waiting without a charge; otherwise nil
 	need    keytable.Instant // when all keys will have the units that the head waits for; keytable.End if a key never will
-	sure    keytable.Instant // the earliest possible need: without the keys whose units come back when other requests end
+	sure    keytable.Instant // the earliest instant at which the head may be served: if other requests end at once and return their units
 	binding *engine.Spot     // the key that the head must wait for longest
 }
 
@@ -190,8 +190,8 @@ func (ls *Lines) survey(l *line, at keytable.Instant, fresh bool) survey {
 }
 
 // checkKeys finds out when all keys of the head (first caller) of the line l will have the units that
-// the head waits for. The field outcome of the result is served if the head can have the units at the
-// given instant. Otherwise it is waiting.
+// the head waits for. If the head can have the units at the given instant, the field outcome of the result
+// has the value served, otherwise the value waiting.
 func (ls *Lines) checkKeys(l *line, at keytable.Instant) (s survey) {
 	for k, spot := range enforcing(l.first.Spots) {
 		due, behind := ls.checkKey(l, k, spot, at)
