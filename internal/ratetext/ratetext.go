@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A Rate is a rate that a text describes: Requests units every Per, and at most Burst units at once.
+// A Rate is a rate that a text describes: how many units are granted in a length of time, and how many at once.
 type Rate struct {
 	Requests int           // units granted every Per
 	Per      time.Duration // the time in which Requests units are granted, above 0

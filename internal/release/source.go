@@ -113,8 +113,8 @@ func (emptyImporter) Import(importPath string) (*types.Package, error) {
 	return pkg, nil
 }
 
-// keepSnippet reports whether a file of the package has the lines of a snippet. If so, it adds the
-// declarations with these lines to the field keep, as keepLines does.
+// keepSnippet reports whether a file of the package has the lines of a snippet. If so, it calls keepLines,
+// which adds the declarations with these lines to the field keep.
 func (p *sourcePackage) keepSnippet(snippet []string) bool {
 	for _, f := range p.files {
 		lines := trimmedLines(string(f.text))
