@@ -25,7 +25,7 @@ type Options struct {
 
 // instruments holds the instruments that Register makes.
 type instruments struct {
-	counters []metric.Int64ObservableCounter // the instrument of each counter, in the order of the variable counters
+	counters []metric.Int64ObservableCounter // the instrument of each counter, in the order of ratelimit.Counters()
 	keys     metric.Int64ObservableUpDownCounter
 
 	overridden metric.Int64ObservableCounter       // requests that overrides have changed, by their effect
