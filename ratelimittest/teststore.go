@@ -141,8 +141,8 @@ func TestStore(t *testing.T, c StoreConfig) {
 	report(t, append(tests, subtest{"concurrent", func() (string, error) { return "", k.concurrent() }}))
 }
 
-// subtests returns a subtest for each of the kinds of schedules. The function lacks returns the
-// reason why the store cannot be tested with a kind, or "" if it can.
+// subtests returns a subtest for each of the kinds of schedules. The given function says why the store
+// cannot be tested with a kind; it returns "" if the store can be tested with it.
 func (k *storeKit) subtests(kinds []scheduleKind, lacks func(scheduleKind) string) (tests []subtest) {
 	for _, f := range kinds {
 		tests = append(tests, subtest{f.name, func() (skip string, err error) {
