@@ -219,7 +219,7 @@ func (acc *Account) replay() {
 	acc.keeper = m
 }
 
-// The method left returns how much is still in the leaky bucket b at the instant u, in small equal parts
+// The method named "left" returns how much is still in the leaky bucket b at the instant u, in small equal parts
 // of a token. The amount falls at the rate of the bucket.
 func (l line) left(b *bucket, u *big.Int) *big.Int {
 	if l.at == nil {

@@ -132,7 +132,7 @@ func (s *modelStore) state(a ratelimit.Ask) keeper {
 	return s.states[id]
 }
 
-// The method fresh returns the model of a new state, with the rate and the Warmup of the given ask.
+// The method named "fresh" returns the model of a new state, with the rate and the Warmup of the given ask.
 func (s *modelStore) fresh(a ratelimit.Ask) keeper {
 	if a.Warmup != (ratelimit.Warmup{}) {
 		return newWarm(a.Algorithm, s.start, a.Rate, a.Warmup, s.step)

@@ -107,8 +107,9 @@ type StoreConfig struct {
 //     without one have different states.
 //   - has-Supports, has-Accepts, has-Settle, has-Once, has-Part, has-Denied: a few
 //     calls of the method do what the comment of [ratelimit.Store] says, and
-//     refuse what they must. If the store does not have a method, its subtests
-//     are skipped, those of settle, once and warm-up too.
+//     refuse what they must. If the store does not have a method, its subtest is
+//     skipped. The subtests settle, once and warm-up are then skipped, too, if
+//     they need the method.
 //   - concurrent: the units that many goroutines take at one instant add up to
 //     the limit.
 //

@@ -73,7 +73,7 @@ func (k *kit) sample(t *trace, fits func(i int) bool, check func(i int) *breach)
 	return nil
 }
 
-// The method after plays the schedule of t up to and including call i on a new limiter, then makes the
+// The method named "after" plays the schedule of t up to and including call i on a new limiter. Then it makes the
 // call c, and returns the answer to c.
 func (k *kit) after(t *trace, i int, c call) answer {
 	s, err := k.open(t.start, t.rate)

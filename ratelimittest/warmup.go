@@ -93,7 +93,7 @@ func (m *warm) born(u *big.Int) *big.Int {
 	return nil
 }
 
-// The method limit returns the limit that a key has at the instant u. It grows evenly with the age of the
+// The method named "limit" returns the limit that a key has at the instant u. It grows evenly with the age of the
 // key. The first parameter is the instant of the key's first grant, or nil for a new key.
 func (m *warm) limit(first, u *big.Int) *big.Int {
 	from, limit := num(int64(m.warmup.From)), num(int64(m.rate.Requests))
@@ -118,8 +118,8 @@ func (m *warm) price(limit *big.Int) func(n *big.Int) *big.Int {
 // tokens returns the full limit in small equal parts of a token. The full limit is as many tokens as Requests says.
 func (m *warm) tokens() *big.Int { return mul(m.full.(*bucket).per, num(int64(m.rate.Requests))) }
 
-// The method free returns the units that could be granted to a key at the instant u. The first parameter
-// is the instant of the key's first grant, or nil for a new key.
+// The method named "free" returns the units that could be granted to a key at the instant u. The first
+// parameter is the instant of the key's first grant, or nil for a new key.
 func (m *warm) free(first, u *big.Int) *big.Int {
 	limit := m.limit(first, u)
 	if b, ok := m.full.(*bucket); ok {
@@ -128,7 +128,7 @@ func (m *warm) free(first, u *big.Int) *big.Int {
 	return sub(m.full.free(u), sub(num(int64(m.rate.Requests)), limit))
 }
 
-// The method grow returns the nanoseconds from the instant u until a key has the full limit, or 0 for a new
+// The method named "grow" returns the nanoseconds from the instant u until a key has the full limit, or 0 for a new
 // key. The first parameter is the instant of the key's first grant, or nil for a new key.
 func (m *warm) grow(first, u *big.Int) *big.Int {
 	if first == nil {

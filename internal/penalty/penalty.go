@@ -24,7 +24,7 @@ type Whose struct {
 	IP     netip.Prefix  // the address of the client, or the network prefix that the request gives for it; invalid if the key has neither
 }
 
-// A state is what is known about the denials of one key. The zero state is that of a key that was never denied.
+// A state is what is known about the denials of one key. A key that was never denied has the zero state.
 type state struct {
 	start keytable.Instant // when the first of the counted denials came; not used while count is 0
 	until keytable.Instant // when the last block ended or will end; 0 if there was none
@@ -153,8 +153,8 @@ func (t *Table) Block(h keytable.Hash, whose Whose, rest time.Duration, now keyt
 }
 
 // add adds a state for the key with this hash to sh. Before that, it looks at up to 8 other states of sh. It forgets
-// those that have no effect any more and, as long as the Table is full, those of keys that are not blocked now. If the
-// Table is still full, the result is nil.
+// each of these states that has no effect any more. As long as the Table is full, it also forgets each of these states
+// whose key is not blocked now. If the Table is still full, the result is nil.
 func (t *Table) add(sh *shard, h keytable.Hash, now keytable.Instant) *state {
 	const looks = 8 // a small number, so that a call is fast however many keys there are
 	r, full, seen := t.rule.Load(), t.len.Load() >= t.most, 0

@@ -47,7 +47,7 @@ var units = map[string]time.Duration{
 	"w": week, "week": week, "weeks": week,
 }
 
-// Parse returns the rate that s describes. The text of its error says what a good text is.
+// Parse returns the rate that s describes. If s describes no rate, the error says how a rate must be written.
 func Parse(s string) (Rate, error) {
 	r, err := parse(s)
 	if err == nil {

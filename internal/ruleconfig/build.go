@@ -28,9 +28,8 @@ func (r *Reader) Built(rule, config *confmap.Node, a Algorithm, build func() (an
 	return built
 }
 
-// guarded calls the function build, and recovers a panic. If build panics, or returns neither a value
-// nor an error, the text misuse says which of these it did. If build panics with an error, err is that
-// error.
+// guarded calls the function build, and recovers a panic. If build panics, or if it returns no value and no
+// error, the second result is a text that says so. If build panics with an error, err is that error.
 func guarded(build func() (any, error)) (built any, misuse string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -143,7 +142,7 @@ func (r *Reader) ReportChecked(n *confmap.Node, problems []error) {
 }
 
 // written turns a problem with a field of a rule into a problem with the field that the user has written
-// in the config n. The parameter rest is the path of the field in the rule. The results are the path,
+// in the config n. The second parameter is the path of the field in the rule. The results are the path,
 // the value and the reason for the error about the config.
 func (r *Reader) written(n *confmap.Node, rest string, value any, reason string) (string, any, string) {
 	end := strings.IndexAny(rest, ".[")

@@ -32,8 +32,8 @@ type Decision struct {
 	Client, Endpoint, IP string // the request's client, endpoint and address; empty if they must not be written
 }
 
-// A Log writes denials at level Info, and decisions in which something has failed at level Warn. It leaves out the lines that
-// come soon after one of the same kind. A Log is safe for concurrent use by multiple goroutines.
+// A Log writes denials at level Info, and decisions in which something has failed at level Warn. It leaves out each line that
+// would come soon after a line of the same kind. A Log is safe for concurrent use by multiple goroutines.
 type Log struct {
 	log     *slog.Logger
 	sampler *Sampler[Kind]

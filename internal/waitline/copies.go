@@ -118,8 +118,8 @@ func amountOf(s *engine.Spot, k int, amounts []int64) int64 {
 	return amounts[k]
 }
 
-// ready returns the earliest instant at which all copies have the units of a request, but not an instant
-// before the parameter at. The slice spots has an element for each key of the request, and amounts has the
+// ready returns the earliest instant at which all copies have the units of a request, but no instant before
+// the given one. The slice spots has an element for each key of the request, and amounts has the
 // number of units for each key that can deny, as for the method charge.
 func (c *copies) ready(spots []engine.Spot, at keytable.Instant, amounts []int64) keytable.Instant {
 	from := at
@@ -190,8 +190,9 @@ func (c *copies) sum(spots []engine.Spot, at keytable.Instant, callers int, unit
 }
 
 // share returns how many of the n units of a key are taken in one round, if a round takes the same fraction of
-// them as of the units of another key. Of that key, a round takes the units in the parameter most, and all rounds
-// take the units in the parameter of. So the result is n·most/of, rounded up. It must be below 2^63.
+// them as of the units of another key. Of that key, one round takes the amount in the parameter "most", and all
+// rounds together take the amount in the parameter "of". So the result is n·most/of, rounded up. It must be below
+// 2^63.
 func share(n, most, of int64) int64 {
 	hi, lo := bits.Mul64(uint64(n), uint64(most))
 	quotient, rest := bits.Div64(hi, lo, uint64(of))

@@ -159,9 +159,9 @@ func (rs *Retries) Ahead(r Request, now keytable.Instant) (d Denial, wait time.D
 // waits in a line for the keys of the request r. Each time when it is its turn, Wait calls ask again. The
 // second result of ask says whether the caller was served. If it was, the next caller asks at once.
 //
-// If ctx ends, Wait returns the error of ctx. Wait calls the function changed when the caller is woken
-// and is the first of its line, or will ask because the same request was granted. If changed returns
-// true, Wait returns ErrChanged.
+// If ctx ends, Wait returns the error of ctx. If the caller is woken and is the first
+// of its line, or will ask because the same request was granted, Wait calls the function that was passed as
+// changed. If that returns true, Wait returns ErrChanged.
 func (rs *Retries) Wait(
 	ctx context.Context, t *engine.Timeline, r Request, changed func() bool, ask func(newcomer bool) (d *Denial, served bool),
 ) error {

@@ -44,7 +44,7 @@ func (a attempts[T]) followers(id keytable.Hash) []T {
 }
 
 // remove removes the caller x, which waits with the given ID and stops waiting. If x was the first of
-// several callers with this ID, the result next is the one that is now the first, and promoted is true.
+// several callers with this ID, next is the caller that is the first now, and promoted is true.
 func (a attempts[T]) remove(id keytable.Hash, x T) (next T, promoted bool) {
 	all := a[id]
 	i := slices.Index(all, x)

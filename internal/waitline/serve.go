@@ -76,10 +76,10 @@ func (ls *Lines) begin(w *Waiter) {
 	l.join(w)
 }
 
-// refusal returns the reason for which the caller w is refused, or nil if w may wait. The parameter at is
-// the latest instant at which w can be served, and sure is the earliest. They differ if the units of a key
-// come back when other requests end, see [engine.NewInFlight]. The parameter delay is the Delay of w: how
-// long w must still wait when it has its units.
+// refusal returns the reason for which the caller w is refused, or nil if w may wait. w will be served
+// between two instants: not before the instant sure, and not after the instant at. They differ if the units
+// of a key come back when other requests end, see [engine.NewInFlight]. The last parameter is the Delay of w:
+// how long w must still wait when it has its units.
 func (ls *Lines) refusal(w *Waiter, now, at, sure keytable.Instant, delay time.Duration) error {
 	switch {
 	case at == keytable.End:
