@@ -37,8 +37,8 @@ func help(name string) string {
 // counts contains the value of each counter, in the order of ratelimit.Counters().
 type counts []uint64
 
-// add adds to c what a rule has counted between two reads of its statistics: the last read before, and the
-// read that is made now. If a value is lower now, the rule was replaced by a new rule with the same name,
+// add adds to c what a rule has counted between two reads of its statistics: the read before, and the read
+// that is made now. If a value is lower now, the rule was replaced by a new rule with the same name,
 // whose counters began at zero. Then add adds the whole new value.
 func (c counts) add(now, last *ratelimit.RuleStats) {
 	for i, counter := range counters {

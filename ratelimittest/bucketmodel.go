@@ -112,8 +112,8 @@ func (m *bucket) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 }
 
 // The method named "until" returns the nanoseconds from the instant u to the first instant at which a condition
-// is met. The given function checks the condition. For each instant that the method tries, it passes a copy of
-// the bucket that has changed to the rate r at that instant. A full bucket must meet the condition.
+// is met. The given function checks the condition. For each instant that the method tries, it passes to the
+// function a copy of the bucket that has changed to the rate r at that instant. A full bucket must meet the condition.
 func (m *bucket) until(u *big.Int, r ratelimit.Rate, holds func(b *bucket, u *big.Int) bool) *big.Int {
 	slow := m.copy()
 	slow.slowDown(r)

@@ -55,8 +55,8 @@ func New(limit int) *Log {
 // Find writes the recorded answers to a request into the slice parts, which may be nil. The hash id
 // identifies the request. Durations in the answers are reduced by the time that has passed from the
 // grant to the instant now. Find returns false if the request has no record, if the record is too old,
-// or if it has answered [MaxReplays] retries already. The last parameter
-// says whether this call counts as one of these retries.
+// or if it has answered [MaxReplays] retries already. The last parameter says whether this call counts
+// as one of these retries.
 func (l *Log) Find(id keytable.Hash, now keytable.Instant, parts []engine.Part, counts bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

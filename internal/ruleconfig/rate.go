@@ -168,7 +168,7 @@ func (r *Reader) forms(n *confmap.Node, a Algorithm) {
 			reject(same[1], "must not stand beside "+n.Written(same[0])+": give one of them")
 		}
 	}
-	var given []string // the first field of each form that the config n has fields of
+	var given []string // for each form, the first of its fields that the config n has, if any
 	for _, form := range [][]string{bucketForm, windowForm, textForm} {
 		if name, ok := n.First(form); ok {
 			given = append(given, name)

@@ -46,7 +46,7 @@ func NewLog(log *slog.Logger, every time.Duration) *Log {
 }
 
 // Write writes a line for the decision d. It writes no line for a grant without a failure, and no line soon after a line of
-// the same kind. If the store has failed, the [Outage] in the field outage writes its line instead, when one is due.
+// the same kind. If the store has failed, the [Outage] in the field outage writes a line instead, when a line is due.
 func (l *Log) Write(ctx context.Context, d *Decision) {
 	kind, level := d.Kind, slog.LevelInfo
 	switch {

@@ -23,7 +23,7 @@ import (
 //   - After a grant, the head of the next line asks at once. After several grants in a row, as many heads
 //     may ask at the same time, so that a slow store does not slow down the queue.
 //
-// Of the waiting callers with the same request ID, only the first is in a line, see [attempts]. When it was
+// Of the waiting callers with the same request ID, only the first is in a line, see [attempts]. When it is
 // granted, the others ask at once, and get the recorded answer. The zero Retries is ready for use.
 type Retries struct {
 	waiting atomic.Int64  // number of callers that wait

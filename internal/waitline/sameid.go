@@ -14,8 +14,8 @@ import (
 type attempts[T comparable] map[keytable.Hash][]T
 
 // add adds the caller x, which arrives with the given ID. It returns true if another caller waits with
-// this ID already: x must then wait for the answer to that caller. A request without an
-// ID has the ID zero: for it, add does nothing and returns false.
+// this ID already: x must then wait for the answer to that caller. A request without an ID has the ID
+// zero: for it, add does nothing and returns false.
 func (a *attempts[T]) add(id keytable.Hash, x T) (follows bool) {
 	if id == (keytable.Hash{}) {
 		return false
