@@ -181,13 +181,13 @@ func (d *decision) find(set *ruleSet) error {
 		return nil
 	}
 	for _, name := range d.request.Rules {
-		r := set.named(name)
+		r := set.Named(name)
 		if r == nil {
 			return &unknownRule{name, set}
 		}
 		d.named = append(d.named, r)
 	}
-	d.named = append(d.named, set.groups.Additional(d.request.Endpoint)...)
+	d.named = append(d.named, set.Additional(d.request.Endpoint)...)
 	inLockOrder(d.named)
 	d.named = slices.Compact(d.named)
 	d.rules = d.named
@@ -346,7 +346,7 @@ func (d *decision) appendEach(ctx context.Context, each []Result) []Result {
 			d.sorted = append(d.sorted, i)
 		}
 	}
-	slices.SortFunc(d.sorted, func(a, b int) int { return cmp.Compare(rule(a).index, rule(b).index) })
+	slices.SortFunc(d.sorted, func(a, b int) int { return cmp.Compare(rule(a).Index, rule(b).Index) })
 	for _, i := range d.sorted {
 		res := unlimited
 		if i < n {

@@ -137,7 +137,7 @@ func (l *RateLimiter) Explain(ctx context.Context, req Request) (Explanation, er
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(rules[a].index, rules[b].index) })
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(rules[a].Index, rules[b].Index) })
 	for _, i := range order {
 		r := explainRule(ctx, d, rules[i], i)
 		if keys := rules[i].keys; keys != nil {

@@ -130,7 +130,7 @@ func (d *decoder) custom(name string, n, algoConfig *confmap.Node, a ruleconfig.
 	if !ok {
 		return nil
 	}
-	if old := d.current.named(name); old != nil && old.Limiter != nil && old.keepsLimiter(Algorithm(a.Name), config) {
+	if old := d.current.Named(name); old != nil && old.Limiter != nil && old.keepsLimiter(Algorithm(a.Name), config) {
 		return &hooks.Built{Config: config, Value: old.Limiter, Build: func() (any, error) {
 			later := newDecoder(d.set)
 			if built := later.custom(name, n, algoConfig, a); built != nil {

@@ -83,7 +83,7 @@ func (k *keyed[S, C]) Peek(key string) (res Result) {
 func (k *keyed[S, C]) Reset(key string) error {
 	if k.solo != nil {
 		l := k.solo.limiter
-		return l.resetKeys(context.Background(), l.set.Load().rules, &Request{Client: key})
+		return l.resetKeys(context.Background(), l.set.Load().List, &Request{Client: key})
 	}
 	if !k.engine.Ready() {
 		return errZeroLimiter

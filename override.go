@@ -253,12 +253,12 @@ func checkOverrides(store Store, set *ruleSet, all []Override, now time.Time) er
 			check.problems = append(check.problems, &ConfigError{path + "." + field, value, reason})
 			continue
 		}
-		rules, unknown := set.rules, false
+		rules, unknown := set.List, false
 		if len(x.Rules) > 0 {
 			rules = nil
 		}
 		for _, name := range x.Rules {
-			if r := set.named(name); r != nil {
+			if r := set.Named(name); r != nil {
 				rules = append(rules, r)
 			} else if unknown = true; x.Effect != override.Lift {
 				check.within(path+".rules", &unknownRule{name, set})
@@ -382,7 +382,7 @@ func strike(d *decision) {
 // can find only the keys that are of the client alone, or of the address alone.
 func pardon(ctx context.Context, l *RateLimiter, all []Override) error {
 	var asks []Ask
-	entries, rules := entriesOf(all), l.set.Load().rules
+	entries, rules := entriesOf(all), l.set.Load().List
 	each := func(do func(whom *override.Entry, given string, r *activeRule)) {
 		for i := range entries {
 			for _, r := range rules {

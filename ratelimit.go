@@ -93,7 +93,7 @@ func (l *RateLimiter) restart() {
 		l.records.Clear()
 	}
 	l.waiters.Restart(func() {
-		for _, r := range l.set.Load().rules {
+		for _, r := range l.set.Load().List {
 			if r.local != nil {
 				r.local.Restart()
 			}
@@ -201,8 +201,8 @@ func (l *RateLimiter) Stats() []RuleStats {
 	if set == nil {
 		return nil
 	}
-	stats := make([]RuleStats, len(set.rules))
-	for i, r := range set.rules {
+	stats := make([]RuleStats, len(set.List))
+	for i, r := range set.List {
 		stats[i] = r.stats()
 	}
 	return stats
@@ -243,7 +243,7 @@ func (l *RateLimiter) Reset(ctx context.Context, req Request) error {
 	if set == nil {
 		return fmt.Errorf("%w: there are no rules", ErrNotReset)
 	}
-	rules := set.rules
+	rules := set.List
 	if len(req.Rules) > 0 || req.Endpoint != "" {
 		d := newDecision(&req, engine.ModeLook)
 		defer d.free()

@@ -5,7 +5,7 @@ package verify
 var apiMutants = []mutant{
 	{
 		name: "each answer in the order of locks", file: "decision.go",
-		old: "return cmp.Compare(rule(a).index, rule(b).index)",
+		old: "return cmp.Compare(rule(a).Index, rule(b).Index)",
 		new: "return cmp.Compare(rule(a).serial, rule(b).serial)",
 		by:  "^TestEachAnswer$", why: "the rules may have been listed in another order since",
 	},
