@@ -284,8 +284,7 @@ func (d *decoder) read(n *confmap.Node, isDefault bool) (r Rule, identified bool
 		r.Tiers[tier] = Rate(rate)
 	})
 	r.Warmup, r.Penalty = Warmup(d.Warmup(n, config, a)), Penalty(d.Penalty(n, a))
-	policy := d.Policy(n)
-	r.OnStoreError = FailurePolicy{policy.Name, policy.Replicas}
+	r.OnStoreError = FailurePolicy{d.Policy(n)}
 	return r, endpointOK && nameOK && keyOK && !n.Misspelt("endpoint", "name")
 }
 

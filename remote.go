@@ -72,11 +72,11 @@ func (c *storeCaller) newRemoteRule(r *activeRule, policy FailurePolicy) (remote
 		remote.name += "\x00" + r.Unit // so that a rule whose Unit changes has new keys
 	}
 	switch {
-	case policy.kind != failLocally:
+	case !policy.local():
 	case r.holds(): // not NewFallback, which learns from the store: the store also counts what runs in other processes
-		remote.local, err = inFlight.keys(c.time, r.rates().Share(policy.replicas), c.settings.maxKeys)
+		remote.local, err = inFlight.keys(c.time, r.rates().Share(policy.is.Replicas), c.settings.maxKeys)
 	default:
-		remote.local, err = engine.NewFallback(c.time, r.rates().Share(policy.replicas), c.settings.maxKeys, algorithms[r.Algorithm].keys)
+		remote.local, err = engine.NewFallback(c.time, r.rates().Share(policy.is.Replicas), c.settings.maxKeys, algorithms[r.Algorithm].keys)
 	}
 	return remote, err
 }
@@ -87,7 +87,7 @@ func (c *storeCaller) activate(a, old *activeRule, carryOver bool) (commit func(
 	policy := a.OnStoreError
 	if carryOver && old.remote.policy == policy && old.remote.local != nil {
 		a.remote, a.local = old.remote, old.local
-		return a.remote.local.Change(a.rates().Share(policy.replicas))
+		return a.remote.local.Change(a.rates().Share(policy.is.Replicas))
 	}
 	remote, err := c.newRemoteRule(a, policy)
 	if err != nil {
@@ -428,10 +428,10 @@ func (r *activeRule) remember(p *engine.Part) {
 		share := r.shareOf(*want.Rate)
 		want.Rate = &share
 	}
-	remote.local.Remember(p.Hash, want, p.Left/int64(remote.policy.replicas), p.ResetAfter)
+	remote.local.Remember(p.Hash, want, p.Left/int64(remote.policy.is.Replicas), p.ResetAfter)
 }
 
 // shareOf returns the share of this rate that FailLocal enforces in this process.
 func (r *activeRule) shareOf(rate engine.Rate) engine.Rate {
-	return rate.Share(r.remote.policy.replicas, algorithms[r.Algorithm].windowed, r.Warmup != (Warmup{}))
+	return rate.Share(r.remote.policy.is.Replicas, algorithms[r.Algorithm].windowed, r.Warmup != (Warmup{}))
 }

@@ -206,7 +206,8 @@ func (c *ruleCheck) add(r *givenRule) {
 	if !costs.ValidUnit(r.Unit) {
 		c.reject(r, "unit", confmap.Describe(r.Unit), costs.UnitForm)
 	}
-	c.within(r.path, r.OnStoreError.validate("onStoreError"))
+	policy := r.OnStoreError.is.Problem()
+	c.rejectIf(policy != "", r, "onStoreError", r.OnStoreError, policy)
 	c.addName(r)
 	_, known := algorithms[r.Algorithm]
 	switch {
@@ -266,7 +267,7 @@ func (c *ruleCheck) addLimiter(r *givenRule) {
 	c.rejectIf(r.Warmup != (Warmup{}), r, "warmup", r.Warmup, "must be left out"+ownRates)
 	c.rejectIf(r.Penalty != (Penalty{}), r, "penalty", r.Penalty, "must be left out: a limiter of one's own has none")
 	c.rejectIf(r.Resolve != nil, r, "resolve", "set", "must be nil"+ownRates)
-	c.rejectIf(r.OnStoreError.kind == failLocally, r, "onStoreError", r.OnStoreError,
+	c.rejectIf(r.OnStoreError.local(), r, "onStoreError", r.OnStoreError,
 		"must be open or closed: a limiter of one's own has no share for this process")
 	limiter := fmt.Sprintf("%T", r.Limiter)
 	c.rejectIf(!c.settles(), r, "limiter", limiter,

@@ -279,7 +279,7 @@ func (req *Request) countUnasked(rules []*activeRule) {
 // policy returns the failure policy of the rule r. If r has none, it inherits the policy p of the limiter. FailLocal
 // cannot answer for a custom Limiter, so a rule with a Limiter inherits FailOpen in its place.
 func (r *Rule) policy(p FailurePolicy) FailurePolicy {
-	if p = cmp.Or(r.OnStoreError, p); p.kind == failLocally && r.Limiter != nil {
+	if p = cmp.Or(r.OnStoreError, p); p.local() && r.Limiter != nil {
 		return FailOpen
 	}
 	return p
