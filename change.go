@@ -132,7 +132,7 @@ func (l *RateLimiter) ReloadIf(configs []map[string]any, defaultConfig map[strin
 func (l *RateLimiter) ReloadAll(
 	configs []map[string]any, defaultConfig map[string]any, o []Override, accept func([]Rule, *Rule) error,
 ) error {
-	err := l.reload(configs, defaultConfig, accept, func(next *ruleSet) error { return checkFileOverrides(l.settings.store, next, o) })
+	err := l.reload(configs, defaultConfig, accept, func(next *ruleSet) error { return checkOverrides(l, next, override.File, o) })
 	if err != nil {
 		return err
 	}
@@ -417,6 +417,7 @@ func (c *change) activate(given *givenRule, old *activeRule) (*activeRule, error
 	if carriesKeys {
 		a.serial, a.totals = old.serial, old.totals
 	} else {
+		old = nil
 		l.lastSerial++
 		a.serial, a.totals = l.lastSerial, new(counters.Totals)
 	}
@@ -425,7 +426,7 @@ func (c *change) activate(given *givenRule, old *activeRule) (*activeRule, error
 	switch {
 	case r.Limiter != nil:
 	case l.remote != nil:
-		commit, err = l.remote.activate(a, old, carriesKeys)
+		commit, err = l.remote.activate(a, old)
 	case carriesKeys:
 		a.keys, a.local = old.keys, old.keys
 		commit, err = a.keys.Change(a.rates())
@@ -433,6 +434,6 @@ func (c *change) activate(given *givenRule, old *activeRule) (*activeRule, error
 		a.keys, err = algorithms[r.Algorithm].keys(&l.time, a.rates(), l.settings.maxKeys)
 		a.local = a.keys
 	}
-	c.commits = append(c.commits, commit, c.penalties(a, old, carriesKeys))
+	c.commits = append(c.commits, commit, a.penalties(old, l.settings.maxKeys))
 	return a, errors.Join(append(atPath("rules["+strconv.Quote(r.Name)+"].rate", err), noSetRate)...)
 }

@@ -149,14 +149,16 @@ func (l *RateLimiter) Explain(ctx context.Context, req Request) (Explanation, er
 
 // String returns e as a table for people, which may change: the answer, a line for each rule, and all errors.
 func (e Explanation) String() string {
-	text := e.text()
+	text := mirror.To[explained.Explanation](e)
 	return text.String()
 }
 
 // MarshalJSON returns e in JSON. Fields have their names in Go with a small first letter; Err is "error". Durations
 // are texts such as "1m30s" or "never"; rates are written as by [Rate.String]. Empty texts and lists, durations of 0,
 // a zero Rate, Cost, Receipts or Held, and a false Recorded or Degraded are omitted. Bytes that are not UTF-8 are replaced.
-func (e Explanation) MarshalJSON() ([]byte, error) { return json.Marshal(e.text()) }
+func (e Explanation) MarshalJSON() ([]byte, error) {
+	return json.Marshal(mirror.To[explained.Explanation](e))
+}
 
 // UnmarshalJSON reads what MarshalJSON writes. An Err comes back as an error that has only the same text. If data is
 // anything else, UnmarshalJSON returns an error and leaves e unchanged.
@@ -165,14 +167,8 @@ func (e *Explanation) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &in); err != nil {
 		return fmt.Errorf("ratelimit: not an explanation: %w", err)
 	}
-	mirror.Copy(e, &in)
+	*e = mirror.To[Explanation](in)
 	return nil
-}
-
-// text converts e to the type of package explained.
-func (e *Explanation) text() (out explained.Explanation) {
-	mirror.Copy(&out, e)
-	return out
 }
 
 // explainRule explains the rule r. i is the index of r in the list of d.rules followed by d.exempt and d.unasked.

@@ -97,9 +97,7 @@ func (l *RateLimiter) restart() {
 			if r.local != nil {
 				r.local.Restart()
 			}
-			if r.penal != nil {
-				r.penal.Pardon(func(*penalty.Whose) bool { return true })
-			}
+			r.penal.Pardon(func(*penalty.Whose) bool { return true })
 		}
 	})
 	l.retries.Wake()
@@ -274,9 +272,7 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 	var local []*activeRule // the rule of each element of the slice keys
 	want := engine.Wanted{Tier: req.Tier}
 	for _, r := range rules {
-		if r.penal != nil {
-			r.penal.Forget(r.key.hash(req))
-		}
+		r.penal.Forget(r.key.hash(req))
 		switch {
 		case r.remote != nil:
 			asks = append(asks, r.ask(req, r.Rate))

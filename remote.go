@@ -81,11 +81,11 @@ func (c *storeCaller) newRemoteRule(r *activeRule, policy FailurePolicy) (remote
 	return remote, err
 }
 
-// activate prepares the new rule a, whose state is in a store. If carryOver is set, a replaces the rule old and takes
-// over its counts or its keys in this process. If commit is not nil, it is called when the rules take effect.
-func (c *storeCaller) activate(a, old *activeRule, carryOver bool) (commit func(now instant), err error) {
+// activate prepares the new rule a, whose state is in a store. If old is not nil, a replaces the rule old and takes over
+// its counts or its keys in this process. If commit is not nil, it is called when the rules take effect.
+func (c *storeCaller) activate(a, old *activeRule) (commit func(now instant), err error) {
 	policy := a.OnStoreError
-	if carryOver && old.remote.policy == policy && old.remote.local != nil {
+	if old != nil && old.remote.policy == policy && old.remote.local != nil {
 		a.remote, a.local = old.remote, old.local
 		return a.remote.local.Change(a.rates().Share(policy.is.Replicas))
 	}
@@ -94,7 +94,7 @@ func (c *storeCaller) activate(a, old *activeRule, carryOver bool) (commit func(
 		return nil, err
 	}
 	a.remote, a.local = remote, remote.local
-	if carryOver && old.local != nil {
+	if old != nil && old.local != nil {
 		return func(instant) { a.totals.Keep(old.local.Counts()) }, nil
 	}
 	return nil, nil

@@ -98,7 +98,7 @@ func ruledBy(u *override.Ruling, r *activeRule) (rate Rate, ok, exempt bool) {
 // takes reports whether the override e, which has a rate, can be applied to the rule r.
 func (r *activeRule) takes(e *override.Entry) bool {
 	rate := Rate(e.Rate)
-	return r.Limiter == nil && r.key.Has(partOf(&e.Override)) && algorithms[r.Algorithm].validate(rate) == nil &&
+	return r.Limiter == nil && r.key.Has(e.Part()) && algorithms[r.Algorithm].validate(rate) == nil &&
 		algorithms[r.Algorithm].otherWindow(r.Rate, rate) == nil && r.Warmup.fits(rate) == nil
 }
 
@@ -111,6 +111,20 @@ func (r *activeRule) whose(req *Request) (w penalty.Whose) {
 		w.IP = override.PrefixOf(req.IP)
 	}
 	return w
+}
+
+// penalties gives the new rule r its table of strikes: that of the rule old, whose keys it takes over, unless old is nil. A
+// new table has room for maxKeys keys. If commit is not nil, it is called when the rules take effect.
+func (r *activeRule) penalties(old *activeRule, maxKeys int) (commit func(now instant)) {
+	switch rule := penalty.Rule(r.Penalty); {
+	case r.Penalty == Penalty{}:
+	case old != nil && old.penal != nil:
+		r.penal = old.penal
+		return func(instant) { r.penal.SetRule(rule) }
+	default:
+		r.penal = penalty.New(rule, maxKeys)
+	}
+	return nil
 }
 
 // If the rule r has Tiers, but none with the name tier, countTier counts a request of this tier. used says whether the

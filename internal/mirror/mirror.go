@@ -4,10 +4,13 @@ package mirror
 
 import "reflect"
 
-// Copy sets each field of the struct that to points to from the field of the same name in the struct that from points to. The
-// types of two such fields may differ, but one must be convertible to the other, or both are structs, or pointers to structs, or
-// lists of structs. An empty list of structs becomes nil.
-func Copy(to, from any) { copyValue(reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem()) }
+// To returns a struct of the type T whose fields have the values of the fields of the same names in the struct from. The types of
+// two such fields may differ, but one must be convertible to the other, or both are structs, or pointers to structs, or lists of
+// structs. An empty list of structs becomes nil. T and from may also be such pointers or lists themselves.
+func To[T any](from any) (to T) {
+	copyValue(reflect.ValueOf(&to).Elem(), reflect.ValueOf(from))
+	return to
+}
 
 func copyValue(to, from reflect.Value) {
 	switch kind := from.Kind(); {

@@ -7,11 +7,9 @@ import (
 	"time"
 )
 
-// A Source is the list of overrides of a limiter in a store.
-type Source interface {
-	// Since returns what has changed since the version v, or the whole list.
-	Since(ctx context.Context, v Version) (Changes, error)
-}
+// A Source is the list of overrides of a limiter in a store. It returns what has changed since the version v, or the whole
+// list.
+type Source func(ctx context.Context, v Version) (Changes, error)
 
 // A Version is the version of a list of overrides in a store.
 type Version struct {
@@ -64,7 +62,7 @@ func (b *Board) Read(ctx context.Context) (err error) {
 // readOnce does what Read does, but may return errStale.
 func (b *Board) readOnce(ctx context.Context) error {
 	since := b.sharedVersion()
-	c, err := b.Source.Since(ctx, since)
+	c, err := b.Source(ctx, since)
 	if err != nil {
 		return err
 	}

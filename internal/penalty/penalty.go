@@ -173,8 +173,11 @@ func (t *Table) add(sh *shard, h keytable.Hash, now keytable.Instant) *state {
 	return s
 }
 
-// Forget forgets the strikes and the block of the key with this hash.
+// Forget forgets the strikes and the block of the key with this hash. A nil Table has none.
 func (t *Table) Forget(h keytable.Hash) {
+	if t == nil {
+		return
+	}
 	sh := t.shard(h)
 	defer sh.mu.Unlock()
 	if sh.states[h] != nil {
@@ -183,8 +186,11 @@ func (t *Table) Forget(h keytable.Hash) {
 	}
 }
 
-// Pardon forgets the strikes and the blocks of all keys for which the function of returns true.
+// Pardon forgets the strikes and the blocks of all keys for which the function of returns true. A nil Table has none.
 func (t *Table) Pardon(of func(w *Whose) bool) {
+	if t == nil {
+		return
+	}
 	for i := range t.shards {
 		sh := &t.shards[i]
 		sh.mu.Lock()

@@ -53,8 +53,8 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "FailLocal is inherited by a custom limiter", file: "ruleset.go",
-		old: "p.kind == failLocally && r.Limiter != nil {\n\t\treturn FailOpen",
-		new: "p.kind == failLocally && r.Limiter != nil {\n\t\treturn FailClosed",
+		old: "p.local() && r.Limiter != nil {\n\t\treturn FailOpen",
+		new: "p.local() && r.Limiter != nil {\n\t\treturn FailClosed",
 		by:  "^TestErrorsOfCustomLimiters$", why: "it is FailOpen",
 	},
 	{
