@@ -164,12 +164,7 @@ func (l *RateLimiter) Overrides(ctx context.Context) ([]Override, error) {
 }
 
 // OverrideStats returns how many requests Overrides have changed, and how many Overrides there are.
-func (l *RateLimiter) OverrideStats() (s OverrideStats) {
-	b := &l.overrides
-	s.Blocked, s.Exempted, s.Rated = b.Blocked.Load(), b.Exempted.Load(), b.Rated.Load()
-	s.Blocks, s.Exemptions, s.Rates = b.Live()
-	return s
-}
+func (l *RateLimiter) OverrideStats() OverrideStats { return OverrideStats(l.overrides.Stats()) }
 
 // wallOf returns the time of the clock c or, if it is nil, that of the machine's clock that people read.
 func wallOf(c Clock) time.Time {
