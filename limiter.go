@@ -219,7 +219,7 @@ func newSolo(a Algorithm, r Rate, set settings) (*RateLimiter, error) {
 	if err := set.named(); err != nil {
 		return nil, err
 	}
-	if err := unsupported(supportsOf(set.store), Ask{Algorithm: a, Rate: r}); err != nil {
+	if err := unsupported("rate", supportsOf(set.store), Ask{Algorithm: a, Rate: r}); err != nil {
 		return nil, err
 	}
 	rule := Rule{Name: cmp.Or(set.name, string(a)), Algorithm: a, Rate: r}

@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -324,15 +323,11 @@ func (c *storeCaller) resolve(r *activeRule, p *engine.Part, o *origin, receipt 
 // checkResolved returns an error if the rule r cannot use this rate, which Resolve has returned, and otherwise nil.
 // receipt has the Receipt and HoldFor that the Ask to the store will have.
 func (c *storeCaller) checkResolved(r *activeRule, rate Rate, receipt Ask) error {
-	algorithm := algorithms[r.Algorithm]
-	if err := algorithm.validate(rate); err != nil {
-		return err
-	}
-	if err := cmp.Or(r.Warmup.fits(rate), algorithm.otherWindow(r.Rate, rate)); err != nil {
+	if err := r.fits(rate); err != nil {
 		return err
 	}
 	receipt.Algorithm, receipt.Rate, receipt.Warmup = r.Algorithm, rate, r.Warmup
-	return unsupported(c.supports, receipt)
+	return unsupported("rate", c.supports, receipt)
 }
 
 // reservable returns an error if the store cannot give back what a rule of d charges, and otherwise nil.
@@ -340,7 +335,7 @@ func (c *storeCaller) reservable(d *decision) error {
 	receipt := d.receiptTemplate()
 	for i, r := range d.stored() {
 		receipt.Algorithm, receipt.Rate = r.Algorithm, d.origins[i].rate
-		if err := unsupported(c.settings.store.(StoreSettler).Accepts, receipt); err != nil {
+		if err := unsupported("rate", c.settings.store.(StoreSettler).Accepts, receipt); err != nil {
 			return errors.Join(atPath("rules["+strconv.Quote(r.Name)+"]", err)...)
 		}
 	}

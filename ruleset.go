@@ -97,9 +97,7 @@ func ruledBy(u *override.Ruling, r *activeRule) (rate Rate, ok, exempt bool) {
 
 // takes reports whether the override e, which has a rate, can be applied to the rule r.
 func (r *activeRule) takes(e *override.Entry) bool {
-	rate := Rate(e.Rate)
-	return r.Limiter == nil && r.key.Has(e.Part()) && algorithms[r.Algorithm].validate(rate) == nil &&
-		algorithms[r.Algorithm].otherWindow(r.Rate, rate) == nil && r.Warmup.fits(rate) == nil
+	return r.Limiter == nil && r.key.Has(e.Part()) && r.fits(Rate(e.Rate)) == nil
 }
 
 // whose returns the client and the address that the key of req in the rule r belongs to, so that a pardon can find the key.
