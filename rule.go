@@ -322,7 +322,8 @@ func (c *ruleCheck) checkHolds(r *givenRule) {
 	const none = "must be left out: a rule that counts what is running has none"
 	c.rejectIf(r.Warmup != (Warmup{}), r, "warmup", r.Warmup, none)
 	c.rejectIf(r.Penalty != (Penalty{}), r, "penalty", r.Penalty, none)
-	c.rejectIf(settles(c.store) != nil, r, "algorithm", `"InFlight"`, "must be another: the store has no Settle and Accepts, to end what is running")
+	c.rejectIf(settles(c.store) != nil, r, "algorithm", `"InFlight"`,
+		"must be another: the store has no Settle and Accepts, to end what is running")
 	if i := slices.IndexFunc(c.custom, r.meets); i >= 0 {
 		reason := "must be another: " + c.custom[i].path + ", which may apply to the same request, has a limiter of its own"
 		c.reject(r, "algorithm", `"InFlight"`, reason)

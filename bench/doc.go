@@ -7,8 +7,8 @@
 // cmd/alternate runs an old and a new build of cmd/report, or of the benchmarks, in
 // turns and compares their figures.
 //
-// The workloads are like ordinary use. Keys have 8 to 40 bytes, and each call writes its
-// key again. Rates are even (100/s is a unit every 10 ms) or uneven (at 7/3s, the time for
+// The workloads are like ordinary use. Keys have 8 to 40 bytes, which are written anew for
+// each call. Rates are even (100/s is a unit every 10 ms) or uneven (at 7/3s, the time for
 // a unit is no whole number of nanoseconds, so a bucket has to divide). In some workloads
 // windows end during the run, and calls have used units in the previous window. In others,
 // buckets run out of units and refill. A comment at each workload says what fraction of its

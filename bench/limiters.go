@@ -7,8 +7,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// Each limiter of this module has its own adapter type. A common adapter would have to call the
-// limiter through a second interface, which the adapters for other modules do not need.
+// Each limiter of this module has its own adapter type, which calls the limiter directly. A common
+// adapter would call it through an interface, which takes time that other modules' adapters do not need.
 
 type tokenBucket struct{ *ratelimit.TokenBucket }
 
@@ -62,8 +62,8 @@ func (s leakyBucket) Allow(key string) bool { return s.LeakyBucket.Allow(key).Al
 // cost is the number of units that a subject of the type taker takes in each call.
 const cost = 5
 
-// A taker takes several units of a TokenBucket in each call. Its burst and its rate are multiplied
-// by that number of units, so it grants as many calls as a limiter that takes one unit a call.
+// A taker takes several units of a TokenBucket in each call. The burst and the rate of its bucket are
+// multiplied by that number of units, so it grants as many calls as a limiter that takes one unit a call.
 type taker struct {
 	*ratelimit.TokenBucket
 	ctx context.Context

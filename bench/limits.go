@@ -88,8 +88,8 @@ func bucketLimit(w Workload) Limit {
 // have the outcome that w names, as with bucketLimit. If w.Window is 0, mixed workloads have windows
 // of a millisecond, and all others have windows that are longer than the run.
 //
-// If w.Window is not 0, windows end during the run, and calls have used units in the previous window
-// (see [Turn]). Even with the outcome Denied, some calls are then allowed. A sliding window counter
+// If w.Window is not 0, windows end during the run, and the function Turn has used units in the window
+// before the first. Even with the outcome Denied, some calls are then allowed. A sliding window counter
 // allows one call in a microsecond, because the count of the previous window loses weight. A fixed
 // window allows the first calls of each window. In windows of a second, the timing begins after
 // these calls.

@@ -76,8 +76,8 @@ func RedisStates() []RedisSpec {
 var errDegraded = errors.New("bench: decided without the store")
 
 // newStoredLimiter returns a function for the field RedisSpec.New. That function makes a
-// TokenBucket on a store with the given options. A call that the TokenBucket decides without its
-// store counts as an error.
+// TokenBucket that keeps its state in a store with the given options. If the TokenBucket decides a
+// call without its store, for example after a timeout, the call returns an error.
 func newStoredLimiter(opts ...redisstore.Option) func(*redis.Client, Limit) (RedisAsk, error) {
 	return func(c *redis.Client, l Limit) (RedisAsk, error) {
 		limiter, err := storedBucket(c, l, opts...)
@@ -91,7 +91,7 @@ func newStoredLimiter(opts ...redisstore.Option) func(*redis.Client, Limit) (Red
 	}
 }
 
-// openStore returns a store on the client c, with the same timeout as the client.
+// openStore returns a store that calls Redis through the client c, with the same timeout as c.
 func openStore(c *redis.Client, opts ...redisstore.Option) (*redisstore.Store, error) {
 	return redisstore.New(c, append([]redisstore.Option{redisstore.WithTimeout(redisTimeout)}, opts...)...)
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A RedisWork describes the calls to a subject in Redis. All of them are allowed.
+// A RedisWork describes the calls to a limiter that keeps its state in Redis. The limit is so high
+// that all of the calls are allowed.
 type RedisWork struct {
 	Keys       int  // number of different keys; each call chooses one at random
 	Callers    int  // number of goroutines that call at once
@@ -46,7 +47,8 @@ type RedisSample struct {
 	Effort                  // the server's processor time for each decision
 }
 
-// A RedisRun is a subject in Redis that is ready to be timed, with the RedisWork that it has to do.
+// A RedisRun is a limiter with its state in Redis that is ready to be timed, together with the
+// RedisWork, which describes the calls to it.
 type RedisRun struct {
 	server *RedisServer
 	client *redis.Client
@@ -126,8 +128,8 @@ func (r *RedisRun) Time(ctx context.Context, batch time.Duration) (RedisSample, 
 	return r.sample(took, failed, before, after), err
 }
 
-// The method call makes at least one call, and further calls until the given instant. It appends
-// the duration of each call to the slice asks.
+// The method call makes the calls of one caller: at least one, and further calls until the instant
+// end. It appends the duration of each call to the slice asks, and counts the calls that failed.
 func (r *RedisRun) call(keys *Keys, asks []time.Duration, end time.Time) (_ []time.Duration, failed int, _ error) {
 	for now := time.Now(); ; {
 		key := strings.Clone(keys.Next()) // a limiter may keep the string for a while

@@ -13,12 +13,13 @@ import (
 const settle = 20_000
 
 // settleServer is the number of calls that Start makes to an HTTP server after it has called each
-// key once. It is smaller than the constant settle, because calls of a server take longer, and only
-// the server's pools grow.
+// key once. It is smaller than the constant settle, because calls of a server take longer. Only the
+// server's pools of buffers grow with the calls, and few calls are enough for that.
 const settleServer = 200
 
-// Start makes the subject that the Spec s describes and prepares it for the workload w: it makes
-// calls for every key. All further calls have the outcome of w.
+// Start makes the subject that the Spec s describes and prepares it for the workload w: it calls
+// the subject once with every key, and then many times with random keys. The calls that follow are
+// allowed or denied as w.Outcome says.
 func (s Spec) Start(w Workload) (Subject, error) {
 	subject, err := s.New(s.Limit(w))
 	if err != nil {
@@ -79,7 +80,7 @@ func parallel(s Subject, ks []*Keys, n int) (allowed int) {
 	return allowed
 }
 
-// A Run is a subject under a workload, ready to be timed.
+// A Run is a subject (a limiter) that is ready to be timed with the calls of a workload.
 type Run struct {
 	spec    Spec
 	work    Workload
@@ -153,9 +154,9 @@ func (s Spec) Claims(w Workload) (least, most float64) {
 	return 0, 0
 }
 
-// check returns an error if all calls or none are to be allowed, and a call had the other outcome. If
-// a fraction of the calls is to be allowed, it checks nothing, because the fraction in a short batch
-// may be far from the expected one.
+// check returns an error if the subject should have allowed all calls, or none, and did not. If it
+// should allow a fraction of the calls, check accepts everything, because in a short batch the
+// fraction may be far from the expected one.
 func (s Spec) check(w Workload, allowed, asks int) error {
 	if least, most := s.Claims(w); least != most || float64(allowed) == least*float64(asks) {
 		return nil

@@ -14,7 +14,7 @@ import (
 
 // The type server runs a handler in an HTTP server on the loopback, with one client on one
 // connection that is kept alive. The client sends the same bytes for each request and reuses the
-// buffer for the response, so the server makes nearly all allocations.
+// buffer for the response. So nearly all allocations that are counted are those of the server.
 type server struct {
 	http   *http.Server
 	conn   net.Conn

@@ -18,10 +18,10 @@ func (w Workload) UntilTurn() time.Duration {
 // not run the program for a whole window.
 const tries = 100
 
-// Turn prepares runs of one workload whose windows end during the run. It makes calls of each run,
-// and returns when the next window begins. So each run has used units in the previous window or, if
-// the workload denies most calls, all units of the previous window. For a sliding window counter,
-// Turn checks that the previous window has a count.
+// Turn prepares runs of one workload whose windows end during the run. It calls the subject of each
+// run, and returns when the next window begins. So each subject has used units in the window before
+// it or, if the workload denies most calls, all units of that window. Turn checks this for a sliding
+// window counter, and tries again if the machine was too slow.
 func Turn(runs ...*Run) error {
 	w := runs[0].work
 	for range tries {
@@ -42,8 +42,9 @@ func Turn(runs ...*Run) error {
 	return fmt.Errorf("bench: %v: no window had a count before it, %d times", w, tries)
 }
 
-// Spend takes all units that are left in the current window, if the workload denies most calls. In
-// a sliding window log few units are left, because earlier calls have taken them one by one.
+// Spend takes all units that are left in the current window, so that the next calls are denied. It
+// does nothing if the workload does not deny most calls. In a sliding window log few units are left,
+// because earlier calls have taken them one by one.
 func (r *Run) Spend() {
 	s, ok := r.subject.(interface {
 		Peek(key string) ratelimit.Result

@@ -9,12 +9,12 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
-// changes lists the names of the rules that differ between two sets of rules, sorted.
+// changes lists the names of the rules that a new file adds, removes and changes, each list sorted.
 type changes struct{ added, removed, changed []string }
 
 func (c changes) none() bool { return len(c.added)+len(c.removed)+len(c.changed) == 0 }
 
-// named returns the rules of the limiter l by their names.
+// named returns the rules of the limiter l, with the default rule, as a map from their names.
 func named(l *ratelimit.RateLimiter) map[string]ratelimit.Rule {
 	rules, defaultRule := l.Rules()
 	all := make(map[string]ratelimit.Rule, len(rules)+1)

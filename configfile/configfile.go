@@ -16,7 +16,8 @@
 //
 // For editors, the field "$schema" may name the schema that [Schema] returns.
 //
-// The package imports only the standard library, and starts no goroutine.
+// Besides the packages of its own module, the package imports only the standard library. It starts no
+// goroutine.
 package configfile
 
 import (
@@ -104,7 +105,7 @@ func invalid(data []byte) int {
 	return at
 }
 
-// documentFields lists the fields of a document that is an object.
+// documentFields lists the fields that a document may have if it is an object, and not only a list of rules.
 var documentFields = []ruleconfig.Field{
 	{Name: "$schema", Kind: ruleconfig.Text, Says: "The schema of this document, for editors."},
 	{Name: "rules", Says: "The rules, in the order in which they are asked."},
@@ -121,8 +122,8 @@ const (
 // maxRules is the largest number of rules in a document. The default rule does not count.
 const maxRules = 10_000
 
-// take stores the rules of a document in f, without checking them. It returns all problems with the
-// document, joined.
+// take stores the rules, the default rule and the overrides of a parsed document in f. It leaves the check of
+// the rules to the limiter. It returns all other problems that it finds, joined.
 func (f *File) take(document any) error {
 	r := confmap.NewReader(
 		func(field, value, reason string) error {
@@ -237,7 +238,8 @@ func (f *File) New(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) {
 	return l, nil
 }
 
-// closeLimiters has l close the custom limiters that it has built for its rules. It gives these rules another algorithm.
+// closeLimiters makes l close the custom limiters that l has built for its rules. It replaces these rules by rules without a
+// custom limiter, because l closes a custom limiter that no rule uses any more.
 func closeLimiters(l *ratelimit.RateLimiter) {
 	plain := func(r ratelimit.Rule) ratelimit.Rule {
 		if r.Limiter == nil {
@@ -254,7 +256,7 @@ func closeLimiters(l *ratelimit.RateLimiter) {
 		r := plain(*defaultRule)
 		defaultRule = &r
 	}
-	_ = l.Replace(rules, defaultRule) // if it is refused, only the custom limiters stay open
+	_ = l.Replace(rules, defaultRule) // an error has no other effect than that the custom limiters stay open
 }
 
 // Apply replaces the rules of l with the rules of f, as [ratelimit.RateLimiter.Reload] does: the keys

@@ -42,8 +42,8 @@ var effects = []string{ratelimit.EffectBlock, ratelimit.EffectExempt, ratelimit.
 // Overrides returns the overrides of the document, in their order.
 func (f *File) Overrides() []ratelimit.Override { return slices.Clone(f.overrides) }
 
-// takeOverrides stores the overrides in the list v in f. It checks them as far as this is possible without the rules and
-// without the time.
+// takeOverrides reads the list of overrides v, and stores the overrides in f. It checks only what depends neither on the rules
+// nor on the present time, such as the types of the fields.
 func (f *File) takeOverrides(r *confmap.Reader, v any) {
 	list, ok := v.([]any)
 	switch {
@@ -65,7 +65,8 @@ func (f *File) takeOverrides(r *confmap.Reader, v any) {
 	}
 }
 
-// readOverride reads the override at the node n. A field with a problem stays zero.
+// readOverride reads one override from n, an object of the document. It reports problems to r. A field with a problem stays
+// zero.
 func readOverride(r *confmap.Reader, n *confmap.Node) (o ratelimit.Override) {
 	names := ruleconfig.NamesOf(overrideFields)
 	n.Match(names)
@@ -94,7 +95,7 @@ func readOverride(r *confmap.Reader, n *confmap.Node) (o ratelimit.Override) {
 	return o
 }
 
-// anyText returns the string in a field, however long it is: the limiter says how long it may be.
+// anyText returns the string in the field with this name. It accepts any length, because the limiter checks the length later.
 func anyText(r *confmap.Reader, n *confmap.Node, name string) string {
 	v, given := n.Get(name)
 	text, ok := confmap.TextOf(v)
@@ -104,8 +105,8 @@ func anyText(r *confmap.Reader, n *confmap.Node, name string) string {
 	return text
 }
 
-// readNames returns the names of rules in v, the value of the field rules of the node n. A list without a name is an error,
-// because without the field, an override is for all rules.
+// readNames returns the names of rules in v, which is the value of the field "rules" of the override n. An empty list is an
+// error: it could be meant as no rules, but an override without rules is for all rules.
 func readNames(r *confmap.Reader, n *confmap.Node, v any) (names []string) {
 	list, ok := v.([]any)
 	if !ok || len(list) == 0 {
@@ -137,8 +138,8 @@ func readRate(r *confmap.Reader, n *confmap.Node) (rate ratelimit.Rate) {
 	return rate
 }
 
-// unknownNames returns an error for each name in the overrides of f that is not the name of one of the given rules. before
-// are the names of the rules that the limiter has now; nil if there is no limiter yet.
+// unknownNames returns an error for each name in the overrides of f that is not the name of one of the given rules. The map
+// before has the rules that the limiter has now, by name. It is nil if there is no limiter yet.
 func (f *File) unknownNames(rules []ratelimit.Rule, defaultRule *ratelimit.Rule, before map[string]ratelimit.Rule) error {
 	var names []string
 	for _, r := range rules {
@@ -173,7 +174,7 @@ func (f *File) unknownNames(rules []ratelimit.Rule, defaultRule *ratelimit.Rule,
 
 // limited joins the given problems. Of a long list, it keeps the first ones and says how many others there are.
 func limited(problems []error) error {
-	if n := len(problems) - confmap.MaxProblems; n > 1 { // one more may be an error that says the same of other problems
+	if n := len(problems) - confmap.MaxProblems; n > 1 { // the last error may itself say "and 5 more", which must stay
 		problems = append(slices.Clip(problems[:confmap.MaxProblems]), fault(fmt.Sprintf("and %d more", n)))
 	}
 	return errors.Join(problems...)

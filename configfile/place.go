@@ -145,8 +145,8 @@ type caused struct {
 // Unwrap returns two errors: the error whose text has the path in the file, and the original error.
 func (c *caused) Unwrap() []error { return []error{c.error, c.cause} }
 
-// pathOf returns the path in the file of the field that an error of package ratelimit names. ok is false
-// if the field belongs to no rule.
+// pathOf returns the path in the file of the field that an error of package ratelimit names: "rules[0].rate"
+// for "configs[0].rate". ok is false if the field is not in the file, such as a field of an option.
 func pathOf(field string) (path string, ok bool) {
 	name, rest := field, ""
 	if end := strings.IndexAny(field, ".["); end >= 0 {
@@ -167,9 +167,9 @@ func pathOf(field string) (path string, ok bool) {
 // as "is that of configs[0]".
 var elsewhere = regexp.MustCompile(`^(is that of|must be nil:) (configs|defaultConfig|defaultRule)\b`)
 
-// The function renamed changes an error's reason that refers to another rule. Package ratelimit names that
-// rule by its path in the configs; the new reason has the rule's path in the file. The function returns
-// any other reason unchanged.
+// The function renamed changes an error's reason that refers to another rule. Package ratelimit calls that
+// rule configs[0], for example; the new reason calls it rules[0], which is its path in the file. The function
+// returns any other reason unchanged.
 func renamed(reason string) string {
 	m := elsewhere.FindStringSubmatch(reason)
 	if m == nil {
@@ -179,13 +179,13 @@ func renamed(reason string) string {
 	return m[1] + " " + path + reason[len(m[0]):]
 }
 
-// plainName matches a name in brackets, such as ["pro"]. In the paths of the scanner, the same name is
-// .pro. Errors of package ratelimit always write the name of a tier in brackets.
+// plainName matches a name in brackets, as in the path tiers["pro"]. Errors of package ratelimit always
+// write the name of a tier like this, while the scanner of this package writes tiers.pro.
 var plainName = regexp.MustCompile(`\["([-_0-9A-Za-z]{1,40})"\]`)
 
-// places returns a function from paths to their places in the file. It finds the places of all these
-// paths in one walk over the file. A path that does not exist gets the place of the nearest value that
-// encloses it. The place of the empty path is nowhere.
+// places finds the places of the given paths in one walk over the file. It returns a function that maps each
+// of these paths to its place. A path that does not exist gets the place of the nearest value that encloses
+// it. The place of the empty path is nowhere.
 func (f *File) places(paths []string) func(path string) int {
 	found := make(map[string]int)
 	around := func(path string) (all []string) { // around returns path and the paths of the values that enclose it

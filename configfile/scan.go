@@ -32,12 +32,12 @@ type scanner struct {
 	at    int // the index of the next byte
 	level int // number of objects and lists around the next byte
 
-	// visit is called for each value before the scanner reads it. It gets the path of the value, and the
-	// index of the value's name or, if there is no name, of the value itself. If visit is nil, the scanner
-	// makes no paths.
+	// visit is called for each member of an object or list before the scanner reads it. It gets the path of
+	// the member, and the index of the member's name or, in a list, of the member itself. If visit is nil,
+	// the scanner makes no paths.
 	visit func(path string, at int)
 
-	// twice is called for each repeated name in an object. It may be nil.
+	// twice is called for each repeated name in an object, with the index of the repetition. It may be nil.
 	twice func(name string, at int)
 
 	failed   bool // whether the scanner has stopped

@@ -230,7 +230,8 @@ func fieldNamed(fields []ruleconfig.Field, name string) []string {
 	return nil
 }
 
-// rateText is a regular expression that every rate as a text matches.
+// rateText is a regular expression that matches every rate that is written as a text, such as "100/m" or
+// "unlimited". It also matches some texts that are no rates.
 const rateText = `[0-9][\s\S]*[A-Za-zµμ]|[uU][nN]`
 
 // valueOf returns the schema of the value of the field f, in a rule or in the default rule.

@@ -69,7 +69,7 @@ type Status struct {
 
 const (
 	defaultEvery = 5 * time.Second
-	longEvery    = math.MaxInt64 / 2 // the longest interval; with a longer one, the sum in pause could overflow
+	longEvery    = math.MaxInt64 / 2 // the longest interval; with a longer one, the method pause could overflow
 
 	// A read can find a file half written. So a new content is applied only when two reads in a row find
 	// it. The time between these reads is restAfter. After maxReads reads that all found different

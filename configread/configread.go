@@ -1,4 +1,5 @@
-// Package configread reads the algoConfig of a custom algorithm of package ratelimit.
+// Package configread reads the algoConfig of a rule whose algorithm is not built into package ratelimit. The
+// algoConfig has the settings of that custom algorithm.
 //
 // The [ratelimit.BuildFunc] of the algorithm gets the algoConfig as a map. A [Reader] reads the
 // fields of the map, reports all problems at once, and suggests a name for a field that is misspelt.

@@ -47,10 +47,11 @@ type Config struct {
 	Skip func(method string) bool
 
 	// SkipNetworks lists the networks whose clients are not limited at all, such as 10.0.0.0/8 for services
-	// of your own. The whole address of the client counts, as Proxies gives it. It is not enough if the call
-	// has metadata of proxies, such as x-forwarded-for, and Proxies does not trust the proxy that has sent it.
-	// Such a call is limited, no [ratelimit.Override] exempts it by its address, and the log says so once; see
-	// SkipNetworks of [httplimit.Config]. The interceptors for gRPC clients ignore SkipNetworks.
+	// of your own. The whole address of the client is compared: that of the connection, or the one that a
+	// trusted proxy has sent. If a call has metadata of proxies, such as x-forwarded-for, but Proxies does not
+	// trust the proxy that has sent it, the address may be that of the proxy. Such a call is limited, no
+	// [ratelimit.Override] exempts it by its address, and the log says so once. The interceptors for gRPC
+	// clients ignore SkipNetworks.
 	SkipNetworks []netip.Prefix
 
 	// Messages selects how the messages that a stream receives are limited.
@@ -62,17 +63,17 @@ type Config struct {
 	// seconds.
 	MaxPushback time.Duration
 
-	// BusyRetry is the wait that the server asks of a client whose call was denied by a rule with
-	// [ratelimit.AlgorithmInFlight], because nobody knows when a running call will end. A random time
-	// of up to BusyRetry is added, so that clients do not come back at the same time. If the RetryAfter
-	// of the Result is shorter, it is used instead. 0 means a second.
+	// BusyRetry is for rules with [ratelimit.AlgorithmInFlight], which limit how many calls run at the same
+	// time. Nobody knows when a running call will end. So the server asks a denied client to wait for
+	// BusyRetry, and adds a random time of up to BusyRetry, so that clients do not come back at the same
+	// time. If the RetryAfter of the Result is shorter, it is used instead. 0 means a second.
 	BusyRetry time.Duration
 
 	// HoldExtend is for rules with [ratelimit.AlgorithmInFlight], which count a call as running for at
-	// most their Per. At this interval, the interceptors extend that time for each running call, so
-	// that Per can be short. 0 means half of the shortest Per of these rules. If the store fails, they
-	// try again after an eighth of the interval. If HoldExtend is below 0, the time is not extended: a
-	// call that runs for longer than Per no longer counts.
+	// most the Per of their Rate. HoldExtend is the interval at which the interceptors extend that time for
+	// each running call, so that Per can be short. 0 means half of the shortest Per of these rules. If the
+	// store fails, the interceptors try again after an eighth of the interval. If HoldExtend is below 0,
+	// the time is not extended: a call that runs for longer than Per no longer counts.
 	HoldExtend time.Duration
 
 	// Log gets at most one line a minute for each kind of problem. The lines contain

@@ -74,8 +74,8 @@ func (t *ruleTable) are(rules []ratelimit.Rule, defaultRule *ratelimit.Rule) boo
 	return t.defaultRule == defaultRule && len(t.rules) == len(rules) && (len(rules) == 0 || &t.rules[0] == &rules[0])
 }
 
-// The method closed reports whether res was decided by the failure policy FailClosed, because the store or
-// the custom limiter of the rule failed.
+// The method closed reports whether res is a denial by the failure policy FailClosed, which denies requests
+// while the store or the custom limiter of the rule fails.
 func (t *ruleTable) closed(res *ratelimit.Result) bool {
 	rule := t.byName[res.Rule]
 	return rule != nil && res.Degraded && rule.OnStoreError == ratelimit.FailClosed
@@ -94,8 +94,8 @@ const (
 	maxName  = 256 // the largest number of bytes of a rule's name in the trailer
 )
 
-// What the ErrorInfo of a denial says if the client is blocked, by the Penalty of a rule or by an Override. The reason
-// is the problem type that HTTP clients get.
+// The reason and the domain in the ErrorInfo of a denial, if the client is blocked by the Penalty of a rule or by an
+// Override. HTTP clients get a problem type with the same name as the reason.
 const (
 	reasonBlocked = "ABNORMAL_USAGE_DETECTED"
 	reasonDomain  = "github.com/ratelimit-go/ratelimit"

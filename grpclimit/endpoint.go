@@ -41,10 +41,9 @@ func (i *Interceptors) endpoint(ctx context.Context, method string, known bool) 
 // the server. It is called once, at the first call to the server, when all services are registered. Registered
 // panics if services is nil.
 //
-// A server that has a handler for unknown services needs Registered in two cases. The first is a server
-// that uses [Interceptors.Limit], because Limit cannot recognize unknown methods. The second is a server
-// that registers a service with a nil implementation, because the streams of this service look like
-// streams of an unknown service.
+// A server that has a handler for unknown services needs Registered in two cases. In the first case, it
+// uses [Interceptors.Limit], which cannot recognize unknown methods. In the second case, it registers a
+// service with a nil implementation: the streams of this service look like streams of an unknown service.
 func Registered(services func() map[string]grpc.ServiceInfo) func(ctx context.Context, method string) string {
 	if services == nil {
 		panic("grpclimit: Registered needs the services of a server")

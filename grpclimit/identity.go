@@ -48,7 +48,7 @@ type caller struct {
 	doubtful string            // the IP, if it may be that of a proxy which Config.Proxies does not trust; otherwise empty
 }
 
-// identify returns the caller that made the call with the context ctx.
+// identify returns what the server knows of the client that made the call with the context ctx.
 func (i *Interceptors) identify(ctx context.Context, method string) (c caller) {
 	name, doubted, skipped := i.address(ctx)
 	if skipped {
@@ -89,8 +89,9 @@ func (i *Interceptors) address(ctx context.Context) (name string, doubted, skipp
 	return unknownClient, doubted, false
 }
 
-// skipsAddress reports whether a client with this address is in one of Config.SkipNetworks. If the address is doubted, it
-// returns false, because everybody could send calls through that proxy.
+// skipsAddress reports whether a client with this address is in one of Config.SkipNetworks. doubted is true if the address
+// may be that of a proxy which Config.Proxies does not trust. Then skipsAddress returns false, because everybody could send
+// calls through that proxy.
 func (i *Interceptors) skipsAddress(addr netip.Addr, doubted bool) bool {
 	addr = addr.Unmap().WithZone("")
 	for _, network := range i.config.SkipNetworks {
@@ -104,9 +105,9 @@ func (i *Interceptors) skipsAddress(addr netip.Addr, doubted bool) bool {
 	return false
 }
 
-// context returns the context with which the limiter is asked about the request of c, whose call has the context ctx. If
-// the address of the request may be that of a proxy, the context is a Doubt, so that no Override exempts the request
-// by its address; otherwise doubt is nil.
+// context returns the context with which to ask the limiter about the request of c; ctx is the context of the call. If
+// the address of the request may be that of a proxy, the result is a context of the type Doubt: with it, no Override
+// exempts the request by its address. doubt is this Doubt. In all other cases, the result is ctx, and doubt is nil.
 func (c *caller) context(ctx context.Context) (_ context.Context, doubt *override.Doubt) {
 	return override.InDoubt(ctx, c.doubtful, c.request.IP, c.request.Client, addressPrefix+c.doubtful)
 }

@@ -100,15 +100,15 @@ func (i *Interceptors) admit(ctx context.Context, method string, holds bool) (en
 	return end, err
 }
 
-// nothing is the function end of a call that no rule counts as in flight.
+// nothing is the function end that admit returns for a call that no rule counts as in flight: it does nothing.
 func nothing() {}
 
 func (i *Interceptors) skips(method string) bool {
 	return i.config.Skip != nil && i.config.Skip(method)
 }
 
-// request returns the caller of the given method of this server, with the request to the limiter. The argument
-// known is true if a service of the server has the method.
+// request returns what the server knows of the client that calls the given method, with the request to ask the
+// limiter about. The argument known is true if a service of the server has the method.
 func (i *Interceptors) request(ctx context.Context, method string, known bool) caller {
 	c := i.identify(ctx, method)
 	if !c.skipped {
@@ -130,10 +130,10 @@ func (i *Interceptors) prepared(ctx context.Context, req ratelimit.Request) rate
 	return own
 }
 
-// decide asks the limiter about the request of c. It returns a nil error if the limiter grants it, and otherwise the error
-// for the client. If the limiter denies the request, wait is above 0: the time after which the client may
-// try again. In all other cases, wait is 0. If the parameter holds is true, rules that limit calls in flight
-// count the call until the function end is called.
+// decide asks the limiter about the request of c. It returns a nil error if the limiter grants the request, and
+// otherwise the error for the client. If the limiter denies the request, wait is above 0: the time after which
+// the client may try again. In all other cases, wait is 0. If the parameter holds is true, rules that limit calls
+// in flight count the call until the function end is called.
 func (i *Interceptors) decide(ctx context.Context, c *caller, holds bool) (end func(), wait time.Duration, err error) {
 	var memory [2]ratelimit.Result // room for the results of two rules; for more rules, CheckAll allocates
 	var res ratelimit.Result
@@ -169,7 +169,8 @@ func (i *Interceptors) decide(ctx context.Context, c *caller, holds bool) (end f
 	return nil, res.RetryAfter, i.denial(res, each, false)
 }
 
-// warnOfDoubt logs once that an exemption did not apply because of the doubt d, which may be nil.
+// warnOfDoubt logs once that a request was limited although its address is exempt, because the address may be that of
+// a proxy. The Doubt d, the context of the request, has recorded whether this happened. d may be nil.
 func (i *Interceptors) warnOfDoubt(d *override.Doubt) {
 	if d != nil && d.Met() {
 		i.logs.once(warnExempt)
@@ -177,7 +178,7 @@ func (i *Interceptors) warnOfDoubt(d *override.Doubt) {
 }
 
 // errHeldID is the error for a call that has an ID although a rule limits the calls in flight. A retry with the same
-// ID would run too, but the rule would not count it.
+// ID is granted without a new charge, so it would run without being counted by the rule.
 var errHeldID = wrong("id", "set", "must be empty beside a rule with the algorithm InFlight: a retry would run without being counted")
 
 // failure returns the error for the client if the limiter returned the error err and no decision. It logs

@@ -38,7 +38,7 @@ func (i *Interceptors) Stream() grpc.StreamServerInterceptor {
 type limitedStream struct {
 	grpc.ServerStream
 	limits *Interceptors
-	caller caller // with the request for each message
+	caller caller // the client of the stream, with the request to ask the limiter about for each message
 	ended  error  // the error that RecvMsg returns from now on; nil while the stream continues
 }
 

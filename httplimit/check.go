@@ -24,9 +24,9 @@ import (
 // route, and names the rule by mistake. With the Endpoint "example.com/users", it finds the route.
 func (m *Middleware) Check(mux Router) error { return m.CheckRules(mux)(m.limiter.Rules()) }
 
-// CheckRules returns a function that does what [Middleware.Check] does, for the rules that it gets. With
-// this function as its Check, a Watcher of the package configfile refuses a file with a rule that would
-// limit nothing.
+// CheckRules returns a function that does what [Middleware.Check] does, for the rules that the function
+// gets. If it is the field Check of a Watcher of the package configfile, the Watcher refuses a file with a
+// rule that would limit nothing.
 func (m *Middleware) CheckRules(mux Router) func(rules []ratelimit.Rule, defaultRule *ratelimit.Rule) error {
 	return func(rules []ratelimit.Rule, _ *ratelimit.Rule) error { return m.idle(mux, rules, nil) }
 }
@@ -60,7 +60,7 @@ type checked struct {
 // A checkedRouter is a Router, and the Endpoints of the rules that were checked with it.
 type checkedRouter struct {
 	mux   Router
-	known map[string]string // the Endpoints of the rules at the last check, as in policies.endpoints; nil before the first check
+	known map[string]string // the Endpoints of the rules at the last check, each with the name of a rule; nil before the first check
 }
 
 // checkHandler logs which of the current rules limit nothing in mux, and arranges that checkAgain does so for

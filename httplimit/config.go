@@ -47,12 +47,12 @@ type Config struct {
 	Skip func(*http.Request) bool
 
 	// SkipNetworks lists the networks whose clients are not limited at all and get no header fields, such as
-	// 10.0.0.0/8 for services of your own. The whole address of the client counts, as Proxies gives it. It is
-	// not enough if the request has a header field of proxies, such as X-Forwarded-For, and Proxies does not
-	// trust the proxy that has sent it: the address may be that of the proxy, and everybody behind it would
-	// pass. Such a request is limited, no [ratelimit.Override] exempts it by its address, and
-	// the log says so once. A proxy that sends no such field cannot be recognized: list only networks from which
-	// no such proxy forwards requests of others.
+	// 10.0.0.0/8 for services of your own. The whole address of the client is compared: that of the connection,
+	// or the one that a trusted proxy has sent. If a request has a header field of proxies, such as
+	// X-Forwarded-For, but Proxies does not trust the proxy that has sent it, the address may be that of the
+	// proxy, and everybody behind the proxy would pass. Such a request is limited, no [ratelimit.Override]
+	// exempts it by its address, and the log says so once. A proxy that sends no such field cannot be
+	// recognized: list only networks from which no such proxy forwards requests of others.
 	SkipNetworks []netip.Prefix
 
 	// Count decides whether a request stays charged after it was answered with the given status. If
@@ -66,24 +66,24 @@ type Config struct {
 	// requests stay charged. Count does not apply to [Middleware.Allow].
 	Count func(r *http.Request, status int) bool
 
-	// BusyRetry is the Retry-After of a denial by a rule with [ratelimit.AlgorithmInFlight], because
-	// nobody knows when a running request will end. A random time of up to BusyRetry is added, so that
-	// clients do not come back at the same time. If the RetryAfter of the Result is shorter, it is used
-	// instead. 0 means a second.
+	// BusyRetry is for rules with [ratelimit.AlgorithmInFlight], which limit how many requests run at the
+	// same time. Nobody knows when a running request will end. So the Retry-After of a denial is BusyRetry
+	// plus a random time of up to BusyRetry, so that clients do not come back at the same time. If the
+	// RetryAfter of the Result is shorter, it is used instead. 0 means a second.
 	BusyRetry time.Duration
 
-	// Jitter, if it is not 0, makes the waits that clients are told longer by a random part of them, of at
-	// most Jitter: from 0 to 1. With 0.1, a client that must wait for 60 s is told from 60 to 66 s. So the
-	// clients that a window has denied, or that were told when it ends, do not all come back at once. The
-	// waits are those in Retry-After, in the t of RateLimit and in Grpc-Retry-Pushback-Ms; both fields of one
-	// response have the same part. The limits do not change, and the [Info] has the exact time.
+	// Jitter is a fraction from 0 to 1. The waits that clients are told are made longer by a random part of
+	// them, which is at most this fraction: with 0.1, a client that must wait for 60 s is told from 60 to
+	// 66 s. So clients that were all told to wait for the end of one window do not come back at the same time.
+	// Jitter applies to Retry-After, to the parameter t of RateLimit and to Grpc-Retry-Pushback-Ms; in one
+	// response, the random part is the same for all. The limits do not change, and [Info] has the exact time.
 	Jitter float64
 
 	// HoldExtend is for rules with [ratelimit.AlgorithmInFlight], which count a request as running for
-	// at most their Per. At this interval, the Middleware extends that time for each running request,
-	// so that Per can be short. 0 means half of the shortest Per of these rules. If the store fails, it
-	// tries again after an eighth of the interval. If HoldExtend is below 0, the time is not extended: a
-	// request that runs for longer than Per no longer counts.
+	// at most the Per of their Rate. HoldExtend is the interval at which the Middleware extends that time
+	// for each running request, so that Per can be short. 0 means half of the shortest Per of these rules.
+	// If the store fails, the Middleware tries again after an eighth of the interval. If HoldExtend is
+	// below 0, the time is not extended: a request that runs for longer than Per no longer counts.
 	HoldExtend time.Duration
 
 	// Info stores the [Info] of a granted request in the context that the next handler

@@ -53,7 +53,8 @@ func (m *Middleware) count(w http.ResponseWriter, r *http.Request, req ratelimit
 }
 
 // crowdSample says how often count looks for a key with too many requests in flight: when the number of all
-// requests in flight is above [engine.MaxOpen] and a multiple of crowdSample.
+// requests in flight is a multiple of crowdSample, and above [engine.MaxOpen], the largest number of charges
+// of one key that can be given back.
 const crowdSample = 64
 
 // warnOfCrowd logs once if a key of the request req has so many requests in flight that the units of the oldest
@@ -74,7 +75,7 @@ type countedWriter struct {
 	http.ResponseWriter
 	m       *Middleware
 	request *http.Request
-	asked   ratelimit.Request // the request that was reserved
+	asked   ratelimit.Request // the request to the limiter, whose units are reserved
 	units   *ratelimit.Reservation
 	settled bool
 }
@@ -95,8 +96,8 @@ func (c *countedWriter) settle(status int) {
 	}
 }
 
-// nothing returns a cost of 0 for each unit that req has. If the request is settled with these costs,
-// all its units are given back.
+// nothing returns a cost of 0 for each kind of unit, such as requests or tokens, that req was charged for. If
+// req is settled with these costs, all its units are given back.
 func nothing(req *ratelimit.Request) (costs []ratelimit.Cost) {
 	requests := true
 	for _, c := range req.Costs {
@@ -127,12 +128,14 @@ func (c *countedWriter) Write(p []byte) (int, error) {
 	return c.ResponseWriter.Write(p)
 }
 
-// Unwrap returns a ResponseWriter by which an [http.ResponseController] reaches the methods that only a writer
-// further out has. The result calls settle when the response begins, as c does.
+// Unwrap returns the writer on which an [http.ResponseController] looks for a method that c does not have, such
+// as Flush. The result is not the wrapped ResponseWriter itself: a flush begins the response, and settle must be
+// called then.
 func (c *countedWriter) Unwrap() http.ResponseWriter { return through{c} }
 
-// A through is what a countedWriter returns as the wrapped ResponseWriter. An [http.ResponseController] calls its
-// Flush and Hijack if the wrapped ResponseWriter does not have these methods, but can be unwrapped to one that has.
+// A through stands for the ResponseWriter that a countedWriter wraps. If that ResponseWriter does not have Flush or
+// Hijack itself, but in turn wraps a writer that has, an [http.ResponseController] calls these methods of the
+// through, which also call settle.
 type through struct{ *countedWriter }
 
 // Unwrap returns the wrapped ResponseWriter itself.

@@ -17,8 +17,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// The page of Debug, and its style. The linker leaves both, and the code of package html/template, out of programs that do
-// not call Debug, because no variable of this package is made from them.
+// The page of Debug and its style sheet. A program that does not call Debug contains neither these texts nor the package
+// html/template: the linker can leave them out, because no variable of this package is made from them when a program starts.
 var (
 	//go:embed debug.html
 	debugHTML string
@@ -39,8 +39,8 @@ var (
 // the URL, which servers may log. No request to the handler changes anything; other methods than GET and HEAD get the
 // status 405. The page has no script and loads nothing else, and no cache may store it.
 //
-// If the form has an IP but no client, the client is the one that a Middleware gives to this address. A whole IPv6 address
-// stands for its first 64 bits; with another [Config.IPv6Bits], give the prefix, such as 2001:db8::/48.
+// If the form has an IP but no client, the page takes the name that a Middleware gives to a client with this address. Of
+// an IPv6 address, only the first 64 bits are used. If [Config.IPv6Bits] is set, enter the prefix, such as 2001:db8::/48.
 func Debug(l *ratelimit.RateLimiter) http.Handler {
 	if l == nil {
 		panic("httplimit: the limiter is nil")
@@ -110,7 +110,7 @@ func prefersJSON(query url.Values, accept []string) bool {
 		quality := 1.0
 		for _, parameter := range parts[1:] {
 			if text, ok := strings.CutPrefix(strings.ToLower(parameter), "q="); ok {
-				quality, _ = strconv.ParseFloat(text, 64) // a quality that is none counts as 0
+				quality, _ = strconv.ParseFloat(text, 64) // a quality that is not a number counts as 0
 			}
 		}
 		switch strings.ToLower(parts[0]) {
@@ -140,7 +140,7 @@ func askedRequest(query url.Values) (req ratelimit.Request, ok bool) {
 	return req, ok
 }
 
-// grouped returns the digits of n in groups of three.
+// grouped returns the number n as text, with a comma before each group of three digits.
 func grouped(n any) string {
 	var text string
 	switch n := n.(type) {
@@ -171,12 +171,13 @@ func waitText(d time.Duration) string {
 	case d == 0:
 		return "-"
 	case d >= time.Minute:
-		return shortText((d + time.Second - 1).Truncate(time.Second)) // rounded up, as Retry-After is
+		return shortText((d + time.Second - 1).Truncate(time.Second)) // rounded up: after a shorter wait, the request would be denied
 	}
 	return d.String()
 }
 
-// shortText returns d as Duration.String does, without minutes and seconds that are 0 at the end: "15m" for 15m0s.
+// shortText returns d as text, such as "15m" where Duration.String returns "15m0s": minutes and seconds that are 0 at
+// the end are left out.
 func shortText(d time.Duration) string {
 	text := d.String()
 	if short, ok := strings.CutSuffix(text, "m0s"); ok {

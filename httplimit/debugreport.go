@@ -12,19 +12,19 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A debugReport is what the handler of Debug shows, also its form in JSON.
+// A debugReport has all that the page of Debug shows about a limiter. As JSON, it is the JSON form of the page.
 type debugReport struct {
 	Rules       []debugRule            `json:"rules"`      // in the order of the limiter, the default rule last
 	Denying     []debugDenials         `json:"mostDenied"` // the rules that have denied requests, those with most denials first
 	Overrides   debugOverrides         `json:"overrides"`
-	Store       *debugStore            `json:"store,omitempty"`       // nil if no part of a store was called
+	Store       *debugStore            `json:"store,omitempty"`       // how the store answers; nil if no store was called yet
 	Explanation *ratelimit.Explanation `json:"explanation,omitempty"` // the answer to the form; nil if the form is empty
-	Problem     string                 `json:"problem,omitempty"`     // the error of Explain
+	Problem     string                 `json:"problem,omitempty"`     // the error of Explain, which answers the form; empty if there is none
 
 	query url.Values
 }
 
-// A debugRule is what is shown of one rule.
+// A debugRule has what the page of Debug shows about one rule.
 type debugRule struct {
 	Name       string            `json:"name"`
 	Default    bool              `json:"default,omitempty"`
@@ -46,17 +46,18 @@ type debugRule struct {
 type debugDenials struct {
 	Rule    string `json:"rule"`
 	Denied  uint64 `json:"denied"`
-	Percent int    `json:"percent"` // of the requests that it has allowed or denied
+	Percent int    `json:"percent"` // Denied, in percent of the requests that the rule has allowed or denied
 }
 
-// debugOverrides are the live Overrides, and how many requests they have changed.
+// debugOverrides has the Overrides that apply now, and how many requests Overrides have changed.
 type debugOverrides struct {
 	Live    []ratelimit.Override    `json:"live"`
 	Stats   ratelimit.OverrideStats `json:"stats"`
-	Problem string                  `json:"problem,omitempty"` // the error of Overrides
+	Problem string                  `json:"problem,omitempty"` // the error of the method that lists the Overrides; empty if there is none
 }
 
-// A debugStore says how the store answers.
+// A debugStore says how the store answers: how many parts of it were called, how many of these are hardly called now
+// because they failed several times in a row (Open), and how often that has happened (Opened).
 type debugStore struct {
 	Parts     int    `json:"parts"`
 	Open      int    `json:"open"`
@@ -64,7 +65,7 @@ type debugStore struct {
 	LastError string `json:"lastError,omitempty"`
 }
 
-// newDebugReport asks the limiter l for all that the report has. query has the fields of the form.
+// newDebugReport returns the report about the limiter l. query has the values that were entered in the form of the page.
 func newDebugReport(ctx context.Context, l *ratelimit.RateLimiter, query url.Values) *debugReport {
 	rules, defaultRule := l.Rules()
 	d := &debugReport{Rules: make([]debugRule, 0, len(rules)+1), Denying: []debugDenials{}, query: query}
@@ -104,7 +105,7 @@ func textOf(err error) string {
 	return err.Error()
 }
 
-// add adds the rule r, which has counted s.
+// add adds the rule r with its counts s to the report.
 func (d *debugReport) add(r *ratelimit.Rule, s ratelimit.RuleStats) {
 	out := debugRule{
 		Name: r.Name, Endpoint: r.Endpoint, Key: string(r.Key), Algorithm: string(r.Algorithm), Mode: string(r.Mode), Additional: r.Additional,
@@ -130,7 +131,7 @@ func (d *debugReport) add(r *ratelimit.Rule, s ratelimit.RuleStats) {
 	}
 }
 
-// percent returns how many percent of whole part is, rounded down. part is at most whole.
+// percent returns 100*part/whole, rounded down. part is at most whole.
 func percent(part, whole uint64) int {
 	hi, lo := bits.Mul64(part, 100)
 	if hi >= whole {
@@ -160,20 +161,20 @@ func penaltyText(p ratelimit.Penalty) string {
 	return text
 }
 
-// The numbers of rows that the page shows of long lists. JSON has all of them.
+// How many entries of a long list the page shows at most. The JSON form has all of them.
 const (
 	maxTop       = 10
 	maxTiersText = 5
 	maxLive      = 1000
 )
 
-// Top returns the rules that have denied most.
+// Top returns the rules that have denied most requests, at most maxTop of them.
 func (d *debugReport) Top() []debugDenials { return d.Denying[:min(len(d.Denying), maxTop)] }
 
-// OtherDenying returns how many rules that have denied requests are not in Top.
+// OtherDenying returns how many more rules have denied requests than Top returns.
 func (d *debugReport) OtherDenying() int { return len(d.Denying) - len(d.Top()) }
 
-// First returns the Overrides that the page shows.
+// First returns the Overrides that the page shows: the first ones, at most maxLive.
 func (d *debugOverrides) First() []ratelimit.Override { return d.Live[:min(len(d.Live), maxLive)] }
 
 // Others returns how many Overrides the page does not show.
@@ -189,7 +190,7 @@ type debugCount struct {
 	N    uint64
 }
 
-// OtherCounts returns the counts that are not 0, besides those that have a column of their own.
+// OtherCounts returns the counts that are not 0, except Allowed and Denied, which have columns of their own.
 func (r *debugRule) OtherCounts() (counts []debugCount) {
 	for _, c := range ratelimit.Counters() {
 		if n := r.Counts[c.Field]; n > 0 && c.Field != "Allowed" && c.Field != "Denied" {
@@ -202,7 +203,7 @@ func (r *debugRule) OtherCounts() (counts []debugCount) {
 	return counts
 }
 
-// words returns a name in snake case as words.
+// words returns a name such as shadow_denied with spaces in place of the underscores.
 func words(name string) string {
 	text := []byte(name)
 	for i, c := range text {
@@ -227,7 +228,7 @@ func (r *debugRule) TierTexts() (texts []string) {
 // A debugField is a field of the form.
 type debugField struct{ Name, Label, Value string }
 
-// Fields returns the fields of the form, with what was asked last.
+// Fields returns the fields of the form, with the values that were entered last.
 func (d *debugReport) Fields() (fields []debugField) {
 	for _, f := range [...][2]string{{"client", "Client"}, {"endpoint", "Endpoint"}, {"ip", "IP"}, {"tier", "Tier"}} {
 		fields = append(fields, debugField{f[0], f[1], d.query.Get(f[0])})

@@ -57,8 +57,8 @@ func patternOf(m Router, r *http.Request) string {
 }
 
 // handlerPattern returns the pattern that m.Handler returns for r, with one exception. If a ServeMux redirects
-// a CONNECT request to its path with a slash added, m.Handler returns that path and no pattern. Since clients
-// can send any path, handlerPattern then returns the pattern that matches the path with the slash.
+// a CONNECT request to its path with a slash added, m.Handler returns that path in place of a pattern. Since
+// clients can send any path, handlerPattern then returns the pattern that matches the path with the slash.
 func handlerPattern(m Router, r *http.Request) string {
 	_, pattern := m.Handler(r)
 	if r.Method == http.MethodConnect && r.URL != nil && pattern == path.Clean("/"+r.URL.Path)+"/" {

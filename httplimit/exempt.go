@@ -23,18 +23,20 @@ func (m *Middleware) skips(addr netip.Addr, doubted bool) bool {
 	return false
 }
 
-// context returns the context with which the limiter is asked about the request, whose own context is ctx. If
-// the address of the request may be that of a proxy, the context is a Doubt, so that no Override exempts the
-// request by its address; otherwise doubt is nil.
+// context returns the context with which to ask the limiter about the request; ctx is the request's own context.
+// If the address of the request may be that of a proxy, the result is a context of the type Doubt: with it, no
+// Override exempts the request by its address. doubt is this Doubt. In all other cases, the result is ctx, and
+// doubt is nil.
 func (v *visit) context(ctx context.Context) (_ context.Context, doubt *override.Doubt) {
 	req := &v.info.Request
 	return override.InDoubt(ctx, v.doubtful, req.IP, req.Client, addressPrefix+v.doubtful)
 }
 
-// notPrefix says what a prefix must be that is none.
+// notPrefix is the reason in the error for a prefix that is not valid.
 const notPrefix = "must be a valid prefix, such as 10.0.0.0/8"
 
-// asIPv4 says how to write a prefix of IPv4 addresses that are mapped into IPv6.
+// asIPv4 returns the reason in the error for a prefix of IPv4 addresses that is written as IPv6, such as
+// ::ffff:10.0.0.0/104. The reason says how to write the prefix as IPv4.
 func asIPv4(prefix netip.Prefix) string {
 	return "must be written as IPv4: " + netip.PrefixFrom(prefix.Addr().Unmap(), prefix.Bits()-96).String()
 }

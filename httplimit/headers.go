@@ -333,7 +333,8 @@ func seconds(d time.Duration) int64 {
 	return int64((d-1)/time.Second) + 1
 }
 
-// later returns the wait d in the form in which the client is told of it, see Config.Jitter.
+// later returns what the client is told in place of the wait d: if Config.Jitter is set, a wait that is longer by
+// a random part.
 func (i *Info) later(d time.Duration) time.Duration {
 	if i.late == 0 || d <= 0 {
 		return d

@@ -100,9 +100,9 @@ func (h *holds) join(host string, number uint64) *queued {
 	return p
 }
 
-// quit removes p from the requests that wait for the end of the hold of host, and returns p.part. If the hold has
-// ended at the instant now, quit removes all of these requests, and sets the part of each at random, so that they
-// are sent in the order of their numbers.
+// quit removes p from the requests that wait for the end of the hold of host, and returns p.part, which says when p is
+// sent. If the hold has ended at the instant now, quit removes all of these requests, and sets the part of each: to a
+// random number, but so that the requests are sent in the order in which they came.
 func (h *holds) quit(host string, p *queued, now keytable.Instant) (part float64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

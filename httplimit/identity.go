@@ -247,8 +247,8 @@ func (m *Middleware) identify(r *http.Request, v *visit) {
 	}
 }
 
-// warnOfProxy logs once that all clients behind the proxy with the address in from share a budget, because
-// Config.Proxies does not trust it.
+// warnOfProxy logs once that all clients behind a proxy share a budget, because Config.Proxies does not trust
+// the proxy. from is the peer that has sent the request: the proxy.
 func (m *Middleware) warnOfProxy(from peer) {
 	switch {
 	case m.unproxied:
@@ -289,9 +289,9 @@ func (m *Middleware) Client(addr netip.Addr) string {
 // nat64 is the prefix of IPv6 addresses that contain an IPv4 address in their last 32 bits (RFC 6052).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// addressClient returns the Request.Client for the normalized addr: "ip:" followed by an IPv4 address,
-// or by the prefix of an IPv6 address with this length, such as "ip:2001:db8::/64". unix is true if the
-// connection is a unix socket.
+// addressClient returns the Request.Client for the normalized addr: "ip:" followed by an IPv4 address, or by
+// the first ipv6Bits bits of an IPv6 address, such as "ip:2001:db8::/64". unix is true if the connection is a
+// unix socket.
 func addressClient(addr netip.Addr, unix bool, ipv6Bits int) string {
 	if !addr.IsValid() {
 		if unix {

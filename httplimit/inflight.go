@@ -13,8 +13,8 @@ import (
 // of the request could tell this too, but then each request would have to be copied.
 //
 // The table works like a set-associative cache: the address of the response's header map selects a set, and
-// the response takes any free place of the set. If no place is free, the request is copied after all, with
-// a carrier as its context.
+// the response takes any free place of the set. If no place is free, the request is copied after all, and the
+// copy gets a context (a carrier) that says which Middleware is serving the response.
 var inFlight [1 << 10][4]place
 
 // A place is one entry of inFlight. It contains no pointer, so the garbage collector does not scan the

@@ -32,7 +32,7 @@ type Info struct {
 	Status int
 
 	outer    time.Duration // how long until the Middlewares further out, which have granted the request, would all grant it again
-	late     float64       // by which part of them the waits that the client is told are longer, see Config.Jitter
+	late     float64       // the waits that the client is told are longer by this fraction, which is at most Config.Jitter
 	violated *string       // the names of the visible rules that denied, as JSON strings with commas; nil for a grant
 }
 

@@ -152,7 +152,8 @@ func (l *logs) tier(name string) {
 	}
 }
 
-// The method check logs the error err of Middleware.Check. It does nothing if err is nil.
+// The method check logs err, which Middleware.Check returns for rules that limit nothing, because no route has
+// their Endpoint. It does nothing if err is nil.
 func (l *logs) check(err error) {
 	if err != nil {
 		l.logger().Warn("httplimit: rules limit nothing", "error", err)

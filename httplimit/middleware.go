@@ -27,7 +27,7 @@ type Middleware struct {
 	shown      atomic.Pointer[policies]
 	checked    checked
 	counting   atomic.Int64  // number of requests now running whose units may be given back by Config.Count
-	unasked    atomic.Uint64 // the sum of RuleStats.NotAsked over all rules, when warnOfUnits read it last
+	unasked    atomic.Uint64 // how often a rule did not apply, because a request lacked its unit, when warnOfUnits looked last
 	logs       logs
 }
 

@@ -121,8 +121,8 @@ func writeGRPC(w http.ResponseWriter, r *http.Request, status int, i *Info) {
 const maxPushback = 10 * time.Second
 
 // pushback returns after how many milliseconds a gRPC client may try again. If the wait is longer than
-// maxPushback or than the timeout of the client, it returns -1, which tells the client not to try again. The
-// wait includes that until the Middlewares further out, which have granted the request, would grant it again.
+// maxPushback or than the timeout of the client, it returns -1, which tells the client not to try again. After
+// the wait, the Middlewares further out, which have granted the request, would also grant it again.
 func pushback(i *Info, r *http.Request) int64 {
 	res := i.Result
 	res.RetryAfter = i.later(max(res.RetryAfter, i.outer))

@@ -10,7 +10,7 @@ import (
 )
 
 // errHeldID is the error for a request that has an ID although a rule limits the requests in flight. A retry with
-// the same ID would run too, but the rule would not count it.
+// the same ID is granted without a new charge, so it would run without being counted by the rule.
 var errHeldID = wrong("id", "set", "must be empty beside a rule with the algorithm InFlight: a retry would run without being counted")
 
 // hold makes the rules that limit requests in flight count a request for as long as it runs. Without hold, they would

@@ -310,9 +310,9 @@ func (t *Transport) waitLimited(r *http.Request, host string, until keytable.Ins
 	return &lateError{host, max(res.RetryAfter, patience)}
 }
 
-// leastPatience is the shortest duration of a context that the method within returns, even if the deadline of
-// the context is earlier. If the context had already ended, the Limiter would refuse even a request that needs
-// no wait.
+// leastPatience is how long a context that the method within returns lasts at least, even if the deadline that
+// the context reports is earlier. If the context had already ended, the Limiter would refuse even a request
+// that needs no wait.
 const leastPatience = time.Second
 
 // within returns a context for the Limiter, whose deadline is now plus the duration left. If the Limiter could

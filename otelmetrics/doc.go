@@ -9,11 +9,14 @@
 //     failed;
 //   - each other counter in [ratelimit.Counters] is exported under its name with the prefix
 //     rate_limiting., such as rate_limiting.degraded_requests;
-//   - rate_limiting.keys is the number of keys that have state in this process.
+//   - rate_limiting.keys is the number of keys that have state in this process;
+//   - rate_limiting.overridden_requests counts the requests that overrides have changed, and
+//     rate_limiting.overrides is the number of overrides that have not ended, both by the attribute
+//     rate_limiting.effect.
 //
-// All instruments have the attributes rate_limiting.limiter and rate_limiting.policy, which is the name
-// of the rule. A rule without a name is shown under its endpoint. No attribute contains the name of a
-// client or an address.
+// All instruments have the attribute rate_limiting.limiter. All but the two for overrides also have
+// rate_limiting.policy, which is the name of the rule. A rule without a name is shown under its endpoint.
+// No attribute contains the name of a client or an address.
 //
 // The package imports the OpenTelemetry API, but not the SDK. Register is safe for concurrent use by
 // multiple goroutines. The package starts no goroutine.

@@ -115,7 +115,8 @@ func (in *instruments) observe(to metric.Observer, s *series, limiter attribute.
 	to.ObserveInt64(in.keys, int64(s.keys), ofRule)
 }
 
-// observeOverrides reports the statistics of the overrides. The attributes name effects, and nobody for whom an override is.
+// observeOverrides reports the statistics of the overrides. The attribute effect says what an override does. No attribute has
+// the client or address that an override is for.
 func (in *instruments) observeOverrides(to metric.Observer, s ratelimit.OverrideStats, limiter attribute.KeyValue) {
 	for _, of := range [...]struct {
 		effect   string

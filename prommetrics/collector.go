@@ -97,7 +97,7 @@ func NewCollector(l *ratelimit.RateLimiter, o Options) *Collector {
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range slices.Concat(c.counters, []*prometheus.Desc{
 		c.keys, c.limit, c.rate, c.info, c.parts, c.opened, c.overridden, c.overrides}) {
-		ch <- d // a description is sent again for each result of its counter, which a registry allows
+		ch <- d // a counter with several results sends equal descriptions, which a registry allows
 	}
 	if c.watcher != nil {
 		for _, d := range []*prometheus.Desc{c.reloaded, c.reloadTime, c.reloads} {
@@ -149,7 +149,8 @@ func (c *Collector) collectRule(ch chan<- prometheus.Metric, s *series) {
 	gauge(ch, c.info, 1, s.name, truncate(string(r.Key)), string(r.Mode), truncate(algorithm))
 }
 
-// collectOverrides sends the metrics of the overrides. They name effects, and nobody for whom an override is.
+// collectOverrides sends the metrics of the overrides. The label effect says what an override does. No label has the client or
+// address that an override is for.
 func (c *Collector) collectOverrides(ch chan<- prometheus.Metric, s ratelimit.OverrideStats) {
 	counter(ch, c.overridden, s.Blocked, ratelimit.EffectBlock)
 	counter(ch, c.overridden, s.Exempted, ratelimit.EffectExempt)

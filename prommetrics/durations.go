@@ -23,8 +23,8 @@ var buckets = []float64{1e-6, 5e-6, 25e-6, 100e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 1
 // [prometheus.Collector] that exports them as a histogram with the label source, which is the
 // [ratelimit.Decision.Source]. [NewDurations] makes one.
 //
-// The histogram has one sample for each [ratelimit.Decision]. If shadow rules apply to a request, each
-// of them adds a sample. The duration of a call of Wait includes the time that it waited.
+// The histogram has one sample for each [ratelimit.Decision]. Each rule in shadow or advise mode that applies
+// to a request adds one more sample. The duration of a call of Wait includes the time that it waited.
 type Durations struct {
 	histogram *prometheus.HistogramVec
 

@@ -77,7 +77,8 @@ type ledger struct {
 
 	mu sync.Mutex
 
-	// last has the statistics of each rule at the last read, by the whole name of the rule; guarded by mu.
+	// last has the statistics of each rule at the last read, by the name of the rule; guarded by mu. This is the whole
+	// name, also if it is exported with its end cut off.
 	last map[string]ratelimit.RuleStats
 
 	// totals has the counts by the names under which they are exported; guarded by mu. Each read makes

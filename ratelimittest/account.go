@@ -17,7 +17,7 @@ type Account struct {
 	keeper
 	fresh  func() keeper // returns the model of a new key
 	events []*Entry      // all charges and changes of the rate, in the order in which they were made
-	line   line          // the queue of a leaky bucket; otherwise unused
+	line   line          // how full the queue of a leaky bucket is; unused for other algorithms
 }
 
 // An Entry is one charge in the list of an [Account]. [Account.Reserve] returns it, and
@@ -29,7 +29,7 @@ type Entry struct {
 	rate   ratelimit.Rate // if not zero, the entry is not a charge, but a change of the rate to this value
 
 	// The next two fields are set only if the key warms up, that is, if its limit grows with its age.
-	price  func(n *big.Int) *big.Int // only for a bucket: returns what n units cost, in parts of a token (see [bucket])
+	price  func(n *big.Int) *big.Int // only for a bucket: returns what n units cost, in small equal parts of a token
 	renews bool                      // whether the key was new before this charge
 }
 
@@ -38,7 +38,7 @@ type Entry struct {
 // were told, so the queue does not get shorter.
 type line struct {
 	at    *big.Int // when the bucket had the level below, in nanoseconds since the start; nil for an empty queue
-	level *big.Int // what was in the bucket at that instant, in small equal parts of a token (see [bucket])
+	level *big.Int // what was in the bucket at that instant, in small equal parts of a token
 }
 
 // NewAccount returns an Account without charges, for one key of a limiter with the given algorithm and
@@ -84,7 +84,8 @@ func (acc *Account) Exceed(at time.Time, n int) {
 	acc.add(c)
 }
 
-// model returns the model of a new key.
+// model returns the model of a new key. For a leaky bucket that warms up, the model asks the account
+// how full the queue is.
 func (acc *Account) model() keeper {
 	m := acc.fresh()
 	if w, ok := m.(*warm); ok {
@@ -109,7 +110,7 @@ func (acc *Account) entry(at time.Time, n int) *Entry {
 }
 
 // The method charge charges the units of c to m, the model of the key, even if they exceed the limit. A
-// charge of 0 units only sets the earliest instant at which the next request for the key can count.
+// charge of 0 units leaves only its instant behind: a later request cannot count at an earlier one.
 func (c *Entry) charge(m keeper) {
 	h := m.past()
 	h.last = h.instant(c.at)
@@ -130,7 +131,7 @@ func (c *Entry) charge(m keeper) {
 	}
 }
 
-// bucket returns the bucket of the key, or nil if the key counts in windows.
+// bucket returns the bucket of the key, or nil if the algorithm of the key is not a bucket.
 func (acc *Account) bucket() *bucket {
 	m := acc.keeper
 	if w, ok := m.(*warm); ok {
@@ -199,9 +200,9 @@ func (acc *Account) add(c *Entry) {
 }
 
 // replay makes a new model and charges the whole list to it. If the key warms up (its limit grows with
-// its age), each unit costs what it cost when it was first charged, and the age starts again at the
-// charges for which the field renews is true. The replay includes charges of 0 units, because even they
-// set the earliest instant at which the next request can count.
+// its age), each unit costs what it cost when it was first charged. The key's age starts again at a
+// charge whose field renews is true. Charges of 0 units are replayed too: even they set the earliest
+// instant at which the next request can count.
 func (acc *Account) replay() {
 	m := acc.model()
 	_, warms := m.(*warm)
@@ -219,7 +220,7 @@ func (acc *Account) replay() {
 }
 
 // The method left returns how much is still in the leaky bucket b at the instant u, in small equal parts
-// of a token (see [bucket]).
+// of a token. The amount falls at the rate of the bucket.
 func (l line) left(b *bucket, u *big.Int) *big.Int {
 	if l.at == nil {
 		return num(0)
@@ -227,9 +228,9 @@ func (l line) left(b *bucket, u *big.Int) *big.Int {
 	return largest(num(0), sub(l.level, b.earned(l.at, u)))
 }
 
-// The method lined corrects res, the model's answer at the given time, if the key is a leaky bucket. If
-// res is allowed, its Delay becomes the time until the queue is empty. Its ResetAfter becomes at least
-// as long as that time.
+// The method lined corrects res, the model's answer at the given time, if the key is a leaky bucket. After
+// a Settle, only the account knows how full the queue still is. If res is allowed, its Delay becomes the
+// time until the queue is empty. Its ResetAfter becomes at least as long as that time.
 func (acc *Account) lined(at time.Time, res ratelimit.Result) ratelimit.Result {
 	b := acc.bucket()
 	if b == nil || !b.leaky || len(acc.events) == 0 {

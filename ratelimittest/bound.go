@@ -11,7 +11,7 @@ import (
 // A Charge is one request that was granted.
 type Charge struct {
 	// At is the instant at which the request counted: the time of the clock or, if the clock had
-	// stepped back, the instant of the charge before.
+	// stepped back, the instant of the key's previous charge.
 	At time.Time
 
 	// N is the number of units that were taken. It is at least 1.
@@ -41,9 +41,10 @@ func TokenBucketBound(r ratelimit.Rate, charges []Charge, _ time.Duration) error
 
 // LeakyBucketBound is the [Bound] of [ratelimit.LeakyBucket]: in any closed interval of
 // length T at most Burst + Requests/Per·T units are granted, as for a token bucket. In
-// addition, requests must leave evenly spaced. A request leaves at the instant At, plus its
-// Delay. If n units are granted from one request up to a later request, not counting the
-// later one, the two leave at least n·Per/Requests apart, less an error below resolution.
+// addition, requests must leave evenly spaced. A request leaves at its At plus its Delay. Each
+// unit delays the next request by Per/Requests. So if the requests from one up to, but not
+// including, a later one have n units, these two leave at least n·Per/Requests apart. An
+// error smaller than resolution is accepted.
 func LeakyBucketBound(r ratelimit.Rate, charges []Charge, resolution time.Duration) error {
 	if err := TokenBucketBound(r, charges, resolution); err != nil {
 		return err

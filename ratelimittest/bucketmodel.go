@@ -46,7 +46,7 @@ type bucket struct {
 type carried struct {
 	at     *big.Int // the instant of the change
 	owed   *big.Int // number of parts of a token that were missing from a full bucket
-	queued *big.Int // number of parts of a token that were still in a leaky bucket
+	queued *big.Int // number of parts of a token that were still in the queue of a leaky bucket
 }
 
 func (m *bucket) setRate(r ratelimit.Rate) {
@@ -197,7 +197,7 @@ func (m *bucket) owed(u *big.Int) *big.Int {
 	return m.debt(u, m.changed.owed)
 }
 
-// queued returns how many parts of a token are still in a leaky bucket at the instant u.
+// queued returns how many parts of a token are still in the queue of a leaky bucket at the instant u.
 func (m *bucket) queued(u *big.Int) *big.Int {
 	if m.changed == nil {
 		return m.debt(u, nil)

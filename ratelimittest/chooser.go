@@ -16,7 +16,8 @@ type chooser struct {
 	now  time.Duration // the instant of the last request, since the start
 }
 
-// newChooser returns the chooser for the schedule with number i.
+// newChooser returns the chooser for the list of calls with number i. The same seed and number always
+// give the same random choices.
 func newChooser(seed uint64, i int, unit, span time.Duration) chooser {
 	return chooser{Rand: rand.New(rand.NewPCG(seed, uint64(i))), unit: unit, span: span}
 }

@@ -39,7 +39,7 @@ func (m *slidingLog) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Resul
 }
 
 // SetRate changes the rate. If Per changes, the log forgets the grants that no longer count at the
-// given time. Otherwise, they would count again if the new Per is longer, or if the clock steps back.
+// given time. If it kept them, they would count again with a longer Per, or after the clock steps back.
 func (m *slidingLog) SetRate(at time.Time, r ratelimit.Rate) {
 	if m.last != nil && r.Per != m.rate.Per {
 		u := m.instant(at)

@@ -28,7 +28,8 @@ type Model interface {
 	Reset()
 }
 
-// A keeper is a Model that can also stand for one state of a [ratelimit.Store].
+// A keeper is a Model of one key of a limiter which can also be the model of one key in a
+// [ratelimit.Store].
 type keeper interface {
 	Model
 
@@ -41,10 +42,10 @@ type keeper interface {
 	// slower of the old and the new rate.
 	adopt(at time.Time, r ratelimit.Rate)
 
-	// meet answers as the method peek does, for a request to a store that has the rate r. If n is
-	// above 0, it also changes the rate to r with the method adopt. There is one exception: if r has a
-	// smaller burst than a bucket, or earns units more slowly, the bucket changes to r only when units
-	// are charged. A bucket that warms up is no exception.
+	// meet answers a request to a store, which brings the rate r. The answer is that of the method
+	// peek at this rate. If n is above 0, meet also changes the key to the rate r, with the method
+	// adopt. But a bucket without a warm-up changes to a smaller burst or a slower rate only when
+	// units are charged, so meet does not change it.
 	meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result
 
 	// clone returns a copy that shares nothing with the original.
@@ -58,15 +59,15 @@ type keeper interface {
 type grant struct {
 	at   *big.Int // instant of the request, in nanoseconds since the start
 	n    *big.Int // number of units
-	cost *big.Int // what the grant cost, in small equal parts of a token (see [bucket]); nil if it cost n whole tokens
+	cost *big.Int // what the grant cost in a bucket, in small equal parts of a token; nil if it cost n whole tokens
 }
 
 // A history lists what one key was granted.
 type history struct {
 	start time.Time
 
-	// last is the instant of the last grant, or of a later change of the rate. A request that is made
-	// before it, because the clock has stepped back, counts at this instant. It is nil for a new key.
+	// last is the instant of the last grant, or of a later change of the rate; nil for a new key. If
+	// the clock has stepped back behind this instant, a request counts as made at this instant.
 	last   *big.Int
 	grants []grant // all grants, in order of time
 }
@@ -95,7 +96,8 @@ func (h history) copied() history {
 	return h
 }
 
-// carry replaces all grants by one grant of n units at the instant u.
+// carry starts a new history at the instant u, for a change of the rate. It forgets all grants; one
+// grant of n units takes their place if n is above 0.
 func (h *history) carry(u, n *big.Int) {
 	h.last, h.grants = u, nil
 	if n.Sign() > 0 {
@@ -103,7 +105,8 @@ func (h *history) carry(u, n *big.Int) {
 	}
 }
 
-// meet implements the method meet for every keeper m, with the exception of a bucket.
+// meet implements the method meet for a keeper m that changes to the rate r at once. If n is 0, the
+// request only looks at the key, so only a copy of m changes.
 func meet(m keeper, at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 	if n == 0 {
 		m = m.clone()

@@ -160,7 +160,7 @@ type trace struct {
 	calls   []call
 	answers []answer
 
-	moments []moment // for each call, the instant at which it counts
+	moments []moment // for each call, the instant at which it counts: later than its at if the clock has stepped back
 	looks   []answer // for each call, the answer to a look (a Take of 0 units) inserted before it
 	looked  []answer // for each call, the answer to the call itself if there is a look before each call
 }
@@ -201,7 +201,8 @@ func (t *trace) limited(i int) bool {
 	return t.calls[i].asks() && t.answers[i].err == nil && t.answers[i].res.Limit >= 0
 }
 
-// A moment is the instant at which a call counts.
+// A moment is the instant at which a call counts. That is the time of the clock, unless the clock has
+// stepped back.
 type moment struct {
 	at time.Duration // the instant, as the time since the start
 
@@ -215,7 +216,7 @@ type moment struct {
 func (t *trace) when() []moment {
 	moments := make([]moment, len(t.calls))
 	last := make(map[string]time.Duration)     // instant of the last granted request of each key
-	doubtful := make(map[string]time.Duration) // until this instant, it is uncertain when a call for the key counts
+	doubtful := make(map[string]time.Duration) // while the clock is before this instant, a call's moment is not known
 	touch := func(key string, at time.Duration) {
 		if old, ok := last[key]; ok {
 			at = max(at, old)

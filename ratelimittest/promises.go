@@ -11,7 +11,7 @@ import (
 // A promise is one property of a limiter that TestLimiter checks.
 type promise struct {
 	name   string
-	broken func(*kit, *trace) *breach // returns nil if the trace keeps the promise
+	broken func(*kit, *trace) *breach // returns nil if the recorded calls and answers (the trace) keep the promise
 }
 
 // A breach reports at which call of a schedule a promise is broken, and how.

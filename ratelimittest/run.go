@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// A failure is a schedule in which a limiter breaks a promise.
+// A failure is a schedule (a list of calls) in which the limiter under test breaks a promise: it fails
+// one of the checks of TestLimiter.
 type failure struct {
 	breach
 	*trace
@@ -14,8 +15,8 @@ type failure struct {
 	schedule int
 }
 
-// run plays schedules until one breaks a promise. It returns a failure for each promise that this
-// schedule breaks, by the name of the promise.
+// run makes the calls of one random schedule after the other, until the limiter breaks a promise. It
+// returns a failure for each promise that is broken in this schedule, by the name of the promise.
 func (k *kit) run() map[string]*failure {
 	broken := make(map[string]*failure)
 	for i := 0; i < k.Schedules && len(broken) == 0; i++ {
@@ -34,8 +35,8 @@ func (k *kit) run() map[string]*failure {
 	return broken
 }
 
-// shrink removes calls from the schedule and simplifies others, as long as the schedule still
-// breaks the promise p.
+// shrink makes the schedule easier to read: it removes calls and simplifies others, as long as the
+// limiter still breaks the promise p. The failure that it returns has the shortened schedule.
 func (k *kit) shrink(p promise, t *trace, schedule int) *failure {
 	all := *k
 	all.thorough = true

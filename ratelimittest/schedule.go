@@ -20,8 +20,8 @@ type writer struct {
 	known   map[string]*state
 }
 
-// write builds the schedule with number i and returns its trace. The schedule depends only on the
-// seed and on the answers of the limiter.
+// write builds the schedule with number i. It returns a trace: the calls of the schedule and the answers
+// to them. The schedule depends only on i, the seed of the Config and the answers of the limiter.
 func (k *kit) write(i int) (*trace, error) {
 	w := &writer{kit: k, chooser: newChooser(k.Seed, i, k.Resolution, k.Span), known: make(map[string]*state)}
 	for _, key := range keys {
@@ -74,7 +74,7 @@ func (w *writer) next() call {
 	return c
 }
 
-// note records what the answer to a call tells about the key.
+// note records what the answer to a call tells about the key. The next calls are chosen by it.
 func (w *writer) note(c call, a answer) {
 	if c.verb == setRate && a.err == nil && c.rate.Validate() == nil {
 		w.rate = c.rate

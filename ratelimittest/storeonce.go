@@ -128,7 +128,7 @@ func (w *storeWriter) withID(c storeCall) storeCall {
 }
 
 // checkOnce checks which calls of Once are refused, how often a grant is repeated, and that
-// simultaneous calls are charged only once. The schedules check the answers.
+// simultaneous calls are charged only once. Other subtests compare the answers with a model.
 func checkOnce(k *storeKit, a ratelimit.Ask) error {
 	s, ctx := k.store.(oncer), context.Background()
 	good, none := ratelimit.Attempt{Client: "a", ID: k.prefix(), TTL: time.Minute}, a

@@ -46,8 +46,8 @@ type storeAnswer struct {
 	err      error
 }
 
-// do makes the call c, with prefix added to the names of states. If the method panics, the answer
-// has the panic as its error.
+// do makes the call c. It adds prefix to the names of the states, so that no other schedule uses them. If
+// the method panics, the answer has the panic as its error.
 func (k *storeKit) do(c storeCall, prefix string) (a storeAnswer) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -56,7 +56,7 @@ func (k *storeKit) do(c storeCall, prefix string) (a storeAnswer) {
 	}()
 	asks := make([]ratelimit.Ask, len(c.asks))
 	for i, ask := range c.asks {
-		if ask.Rule == "" { // an empty Rule stays empty
+		if ask.Rule == "" { // an empty Rule must stay empty, because the store is tested with it
 			ask.Key = prefix + ask.Key
 		} else {
 			ask.Rule = prefix + ask.Rule
@@ -76,7 +76,7 @@ func (k *storeKit) do(c storeCall, prefix string) (a storeAnswer) {
 	return a
 }
 
-// prefix returns a new prefix for the names of states, so that they differ from all earlier names.
+// prefix returns a new prefix for the names of states, so that a schedule uses no state of an earlier one.
 func (k *storeKit) prefix() string {
 	k.played++
 	return fmt.Sprintf("%08d/", k.played)
@@ -173,7 +173,7 @@ func (k *storeKit) differs(got, want []ratelimit.Result) string {
 	return ""
 }
 
-// A storeFailure is a schedule that breaks a promise.
+// A storeFailure is a schedule (a list of calls) in which the store breaks a promise of TestStore.
 type storeFailure struct {
 	*storeTrace
 	seed     uint64

@@ -25,8 +25,8 @@ type scheduleKind struct {
 	warms      bool // whether the limits of new keys grow with time (a warm-up)
 }
 
-// scheduleKinds returns the kinds of all subtests, in order. The comment of [TestStore]
-// explains what each of them checks.
+// scheduleKinds returns the kinds for the subtests that every store must pass. The comment of
+// [TestStore] explains what each of them checks.
 func (k *storeKit) scheduleKinds() (all []scheduleKind) {
 	all = append(k.forEach("answers", scheduleKind{}),
 		scheduleKind{name: "all-or-none", algorithms: k.Algorithms, several: true},
@@ -60,7 +60,8 @@ func (k *storeKit) forEach(subtest string, kind scheduleKind) (all []scheduleKin
 	return all
 }
 
-// A target is a state that the calls of a schedule use.
+// A target is a state of the store (what it knows about one algorithm, rule and key) that the calls of
+// a schedule use.
 type target struct {
 	ask   ratelimit.Ask    // the last ask for the state, with N set to 0
 	rates []ratelimit.Rate // the rates of all asks so far
@@ -81,10 +82,10 @@ type storeWriter struct {
 	latest  time.Duration // the latest instant so far, since the start
 }
 
-// namesSpan is the largest Span of the schedules with odd names. Some of these names are an empty Rule,
-// which gets no prefix, so several schedules use the same Rule. If a store has dropped keys of a rule, it
-// may treat earlier times as the instant at which it dropped them. So each of these schedules begins after
-// the end of the previous one.
+// namesSpan is the largest Span of the schedules with odd names. Other schedules have rules of their own,
+// but some odd names have an empty Rule, which several schedules share. A store that has dropped keys of a
+// rule may treat earlier times as the instant at which it dropped them. So each of these schedules begins
+// after the end of the previous one.
 const namesSpan = time.Hour
 
 // write returns the schedule with number i, and the instant at which it begins.
@@ -207,7 +208,8 @@ func (w *storeWriter) next() storeCall {
 	return c
 }
 
-// choose picks the targets of a call. It often puts the schedule's first target first.
+// choose picks the targets of a call (the states that it asks for units of). The schedule's first target
+// is often the first of them, so that its state gets many calls.
 func (w *storeWriter) choose() []*target {
 	order := w.Perm(len(w.targets))
 	if w.IntN(5) < 2 {
@@ -225,7 +227,7 @@ func (w *storeWriter) choose() []*target {
 	return chosen
 }
 
-// note passes the call c to the models, and records their answers.
+// note passes the call c to the models, and records their answers. The next calls are chosen by them.
 func (w *storeWriter) note(start time.Time, c storeCall) {
 	w.latest = max(w.latest, c.at)
 	if c.over != nil {

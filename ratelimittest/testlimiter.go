@@ -14,7 +14,7 @@ import (
 // them with. Only New is required.
 type Config struct {
 	// New returns a limiter with the rate r. The limiter reads the given clock and shares no
-	// state with any other limiter. New is called several times for each schedule.
+	// state with any other limiter. New is called several times for each random list of calls.
 	New func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error)
 
 	// Model returns the model of one key, for a limiter that was made at start. Each answer
@@ -47,12 +47,12 @@ type Config struct {
 	// KeepRate set to true stops the kit from calling the limiter's SetRate, if it has one.
 	KeepRate bool
 
-	// Schedules is the number of random schedules, and Steps the number of calls in each.
-	// Zero Schedules means 2000, or 200 with go test -short. Zero Steps means 60.
+	// Schedules is the number of random schedules (lists of calls), and Steps the number of
+	// calls in each. Zero Schedules means 2000, or 200 with go test -short. Zero Steps means 60.
 	Schedules, Steps int
 
-	// Seed determines the schedules: the same seed makes the same schedules. Each failure
-	// reports it.
+	// Seed is where the random numbers start: with the same Seed, a test makes the same calls
+	// again. If a random schedule fails, the text of the failure names the Seed.
 	Seed uint64
 }
 
@@ -125,13 +125,13 @@ func TestLimiter(t *testing.T, c Config) {
 	report(t, append(tests, subtest{"concurrent", func() (string, error) { return "", k.concurrent() }}))
 }
 
-// A subtest is one subtest of TestLimiter or TestStore.
+// A subtest is a check that TestLimiter or TestStore runs under a name of its own.
 type subtest struct {
 	name string
 	run  func() (skip string, err error) // returns the reason to skip the subtest, or the error with which it fails
 }
 
-// report runs the subtests.
+// report runs each of the subtests, and reports whether it passes, fails or is skipped.
 func report(t *testing.T, tests []subtest) {
 	t.Helper()
 	for _, s := range tests {
@@ -147,10 +147,10 @@ func report(t *testing.T, tests []subtest) {
 	}
 }
 
-// A kit is a Config with its defaults filled in. Its methods check the promises.
+// A kit is a Config with its defaults filled in. Its methods make the checks of TestLimiter.
 type kit struct {
 	Config
-	thorough bool // check all answers of a schedule, not only a sample
+	thorough bool // whether the method sample, which checks only some calls of a list, checks all of them
 }
 
 func newKit(c Config) (*kit, error) {

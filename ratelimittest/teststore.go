@@ -24,14 +24,14 @@ type StoreConfig struct {
 	// Algorithms are the algorithms to test. Nil means all five.
 	Algorithms []ratelimit.Algorithm
 
-	// Rates are the rates to test each algorithm with. If the store has Supports, it must
-	// accept each of them. For an algorithm that is not in Rates, the kit uses a mix of
-	// small and extreme rates, with and without a burst, and leaves out those that Supports
-	// refuses.
+	// Rates are the rates to test each algorithm with. If the store has the method Supports,
+	// this method must accept each of them. For an algorithm that is not in Rates, the kit uses
+	// a mix of small and extreme rates, with and without a burst, and leaves out those that
+	// Supports refuses.
 	Rates map[ratelimit.Algorithm][]ratelimit.Rate
 
-	// Starts are the instants at which a schedule may begin. If Starts is nil, the kit uses
-	// a mix that includes the Unix epoch, the year 1 and the year 9999.
+	// Starts are the instants at which a schedule (a random list of calls) may begin. If Starts
+	// is nil, the kit uses a mix that includes the Unix epoch, the year 1 and the year 9999.
 	Starts []time.Time
 
 	// Span is how far the clock may move away from the start of a schedule, at most 146
@@ -43,13 +43,13 @@ type StoreConfig struct {
 	// compared. Zero means 1 ns.
 	Resolution time.Duration
 
-	// Schedules is the number of random schedules in each subtest, and Steps the number of
-	// calls in each schedule. Zero Schedules means 200, or 40 with go test -short. Zero
+	// Schedules is the number of random schedules (lists of calls) in each subtest, and Steps
+	// the number of calls in each. Zero Schedules means 200, or 40 with go test -short. Zero
 	// Steps means 40.
 	Schedules, Steps int
 
-	// Seed determines the schedules: the same seed makes the same schedules. Each failure
-	// reports it.
+	// Seed is where the random numbers start: with the same Seed, a test makes the same calls
+	// again. If a random schedule fails, the text of the failure names the Seed.
 	Seed uint64
 }
 
@@ -71,13 +71,14 @@ type StoreConfig struct {
 //   - shadow: a shadow ask never causes the others to be denied. It is charged
 //     if it fits and the others are granted.
 //   - rate-change: if the rate of an ask differs from the rate of its state,
-//     the ask converts the state once, as if SetRate had been called. The time
-//     since the state last changed counts, for a bucket, at the slower of the
-//     two rates, and for a window by the old Per. An ask for units converts the
-//     state even if the ask, or another ask of the call, is denied. But a
-//     bucket without a Warmup whose burst becomes smaller, or whose rate
-//     becomes slower, is converted by a charge only, and RetryAfter says when.
-//     A look is answered as if it converted the state, but does not convert it.
+//     the ask converts the state once, as if SetRate had been called. In the
+//     time since its last change, a bucket has earned units at the slower of
+//     the two rates, and a window is counted by the old Per. An ask for units
+//     converts the state even if the ask, or another ask of the call, is denied.
+//     But if the burst of a bucket without a Warmup becomes smaller, or its rate
+//     slower, only a charge converts it, and RetryAfter is the wait until the
+//     charge is granted. A look is answered as if it converted the state, but
+//     does not convert it.
 //   - look: if the store's Accepts accepts asks with Look, the kit makes every
 //     second call of Take twice, first with Look. The call with Look must get
 //     the same answer and change nothing.

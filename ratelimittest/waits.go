@@ -52,8 +52,8 @@ func resetAfter(k *kit, t *trace) *breach {
 func (k *kit) within(at time.Duration) bool { return at <= k.Span && at < math.MaxInt64 }
 
 // sample calls the function check for some of the calls that the function fits selects, or for all of
-// these calls if the field thorough is true. It leaves out a call if it is not known at which instant
-// the call counts.
+// these calls if the field thorough is true. If the clock had stepped back before a call, and it is in
+// doubt at which instant the limiter counts the call, sample leaves the call out.
 func (k *kit) sample(t *trace, fits func(i int) bool, check func(i int) *breach) *breach {
 	var fit []int
 	for i := range t.calls {

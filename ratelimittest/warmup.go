@@ -15,8 +15,8 @@ func WarmupModel(a ratelimit.Algorithm, start time.Time, r ratelimit.Rate, w rat
 	return newWarm(a, start, r, w, 1)
 }
 
-// newWarm does what WarmupModel does, but the model tries only one instant in each step of time, not every
-// nanosecond.
+// newWarm does what WarmupModel does, but the model finds RetryAfter faster: it tries only instants that
+// are one step apart, not every nanosecond.
 func newWarm(a ratelimit.Algorithm, start time.Time, r ratelimit.Rate, w ratelimit.Warmup, step time.Duration) *warm {
 	return &warm{full: algorithmNamed(a).model(start, r).(budgeted), rate: r, warmup: w, step: num(int64(step))}
 }
@@ -30,15 +30,15 @@ type budgeted interface {
 // The type warm is the model of a key that warms up: the limit of the key grows with the time since its
 // first grant.
 type warm struct {
-	full   budgeted // the model with the full limit; has the history of the key
+	full   budgeted // the model of the same key with its full limit; holds the history of the key
 	rate   ratelimit.Rate
 	warmup ratelimit.Warmup
 	step   *big.Int // the search for RetryAfter tries one instant every step nanoseconds
 
 	first *big.Int // the instant of the first grant since the key was new; nil for a new key
 
-	// queued returns how much is in a leaky bucket at the instant u, in small equal parts of a token
-	// (see [bucket]). The field is nil if the amount can be computed from the history.
+	// queued returns how much is in a leaky bucket at the instant u, in small equal parts of a token.
+	// The field is nil if the amount can be computed from the history.
 	queued func(u *big.Int) *big.Int
 }
 
@@ -93,8 +93,8 @@ func (m *warm) born(u *big.Int) *big.Int {
 	return nil
 }
 
-// The method limit returns the limit that a key has at the instant u. The parameter first is the instant
-// of the key's first grant, or nil for a new key.
+// The method limit returns the limit that a key has at the instant u. It grows evenly with the age of the
+// key. The parameter first is the instant of the key's first grant, or nil for a new key.
 func (m *warm) limit(first, u *big.Int) *big.Int {
 	from, limit := num(int64(m.warmup.From)), num(int64(m.rate.Requests))
 	if from.Cmp(limit) >= 0 {
@@ -107,14 +107,15 @@ func (m *warm) limit(first, u *big.Int) *big.Int {
 	return add(from, floorDiv(mul(sub(limit, from), age), over))
 }
 
-// price returns a function for a bucket whose key has the given limit. The function returns what n units
-// cost together, in parts of a token (see [bucket]).
+// price returns a function that computes what n units cost in a bucket while its key has the given limit.
+// The cost is in small equal parts of a token. As long as the limit is below the full one, a unit costs
+// more than a token, so that a full bucket grants fewer units.
 func (m *warm) price(limit *big.Int) func(n *big.Int) *big.Int {
 	tokens := m.tokens()
 	return func(n *big.Int) *big.Int { return ceilDiv(mul(n, tokens), limit) }
 }
 
-// tokens returns as many tokens of the bucket as the full limit has units, in parts of a token.
+// tokens returns the full limit (Requests, as that many tokens of the bucket) in parts of a token.
 func (m *warm) tokens() *big.Int { return mul(m.full.(*bucket).per, num(int64(m.rate.Requests))) }
 
 // The method free returns the units that could be granted to a key at the instant u. The parameter first

@@ -55,8 +55,8 @@ func (m *windows) count(w *big.Int) *big.Int {
 
 func (m *windows) copied() windows { return windows{m.history.copied(), m.rate} }
 
-// setRate changes the rate at the instant u. If Per changes, u lies in a window of another length. The
-// units that count as granted in this new window are those that the function used returns.
+// setRate changes the rate at the instant u. If Per changes, the windows get another length, and the old
+// counts no longer fit them. Then the result of the function used counts as granted in the new window.
 func (m *windows) setRate(u *big.Int, r ratelimit.Rate, used func(u *big.Int) *big.Int) {
 	if m.last != nil && r.Per != m.rate.Per {
 		m.carry(u, used(u))

@@ -40,8 +40,8 @@ func (c *conn) batched(calls []*call) []*call {
 	return made
 }
 
-// newBatch returns an empty batch with room for n calls. All these calls must have the same plan as the
-// given item.
+// newBatch returns an empty batch, a call that replaces others, with room for n calls. All these calls must
+// have the same plan (rate and algorithm) as the given item.
 func (c *conn) newBatch(it *item, n int) *call {
 	args := oneArgs(make([]any, 0, n+5), c.set.env(), it, nil, 0, 0)
 	return &call{script: oneScripts[it.kind], members: make([]*call, 0, n), keys: make([]string, 0, n), args: args}

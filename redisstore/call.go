@@ -37,21 +37,22 @@ type call struct {
 	reply        any
 	err          error
 	began, ended time.Duration // when the last attempt to send began and ended, as returned by conn.clock
-	resets       int64         // how many times Store.Reset had been called when the last attempt began
+	resets       int64         // the count denials.resets when the last attempt began; 0 without a denial cache
 }
 
 // shared describes a call that several callers of one key may share: the key, and how many units each
 // caller wants.
 type shared struct {
-	keyQueue *keyQueue // the calls for the same key; nil for a directCall that no other call waits for
+	keyQueue *keyQueue // the calls for the same key; nil for a call that its caller sends itself, while no other call waits for it
 	item
 	costs []int64 // how many units each caller wants; set when the call is sent
 
-	ahead, reserve int64 // how many units to take for later requests (ahead), and how many the server must keep (reserve)
+	ahead, reserve int64 // how many units to take for later requests (ahead), while at least reserve units remain in the server
 	lease          leaseCall
 }
 
-// tail returns the arguments of the script that follow the costs.
+// tail returns the arguments of the script that follow the costs: those for taking units for later requests, or
+// those for a Penalty.
 func (s *shared) tail() []any {
 	switch {
 	case s.ahead > 0:
@@ -78,7 +79,7 @@ type waiter struct {
 	later atomic.Pointer[func(outcome)]
 }
 
-// answer gives the outcome o to the waiter w, unless w already has an outcome.
+// answer gives the outcome o of the call to the waiter w, and wakes its caller, unless w already has an outcome.
 func (w *waiter) answer(o outcome) {
 	if w.answered.CompareAndSwap(false, true) {
 		w.outcome = o
@@ -181,8 +182,8 @@ func (l *list) remove(c *call) {
 	c.before, c.behind = nil, nil
 }
 
-// newSharedCall returns a new call for the key of the given item, and a keyQueue with room for that call.
-// It allocates all memory that a call with one caller needs at once.
+// newSharedCall returns a new call for the key of the given item, and a keyQueue (the calls for one key) with
+// room for that call. It makes one allocation for all memory that a call with one caller needs.
 func newSharedCall(it *item) (*call, *keyQueue) {
 	parts := new(struct {
 		call

@@ -51,9 +51,9 @@ type processor interface {
 }
 
 const (
-	// maxPipelines is how many pipelines to one server may be under way at the same time; direct calls are
-	// not counted. maxPipelineCalls is how many calls a pipeline may contain. In measurements, callers
-	// waited longer if either number was larger.
+	// maxPipelines is how many pipelines (groups of calls that are sent together) to one server may be under
+	// way at the same time. Calls that a caller sends itself are not counted. maxPipelineCalls is how many
+	// calls a pipeline may contain. In measurements, callers waited longer if either number was larger.
 	maxPipelines     = 3
 	maxPipelineCalls = 64
 
@@ -71,8 +71,8 @@ const (
 	// the client finish a slow connection, which later calls then use.
 	stepTimeouts = 2
 
-	// maxSenders is how many senders a conn keeps. When it needs one more, it drops all senders, and makes
-	// a sender again when it is needed.
+	// maxSenders is how many senders, one for each server, a conn keeps. When it needs one more, it drops
+	// all senders, and makes the sender for a server again when it is needed.
 	maxSenders = 256
 
 	// reloadEvery is the shortest time between two requests to the client to read the state of the cluster.
@@ -132,7 +132,8 @@ func (c *conn) del(ctx context.Context, keys []string) error {
 	return err
 }
 
-// A sending says how to send calls in one attempt.
+// A sending has what one attempt to send calls needs: the context, the client, and a function that is told when
+// the client sends them.
 type sending struct {
 	ctx    context.Context
 	client processor
@@ -276,8 +277,9 @@ func (c *conn) reloadRoutes(class Class) {
 	}
 }
 
-// The method retry is called before a failed call is sent again. It counts the repetition, and calls
-// reloadRoutes with the class of the failure.
+// The method retry is called before a failed call is sent again. It counts the repetition, and records that
+// the failed call has taken no units for later requests. If the servers of a cluster may have changed, it
+// makes the client look up again which server has which keys.
 func (c *conn) retry(call *call) {
 	c.stats.retries.Add(1)
 	if call.shared != nil {
@@ -295,8 +297,9 @@ func (c *conn) learnRoutes(call *call) {
 }
 
 // results returns one result for each caller of a shared call (a call for one key that several callers may
-// join). For any other call, and for one that has failed, it returns nil. It also stores what the reply
-// shows in the denial cache and the leases. If it cannot read the reply, it sets call.err.
+// join). For any other call, and for one that has failed, it returns nil. It also stores in the denial cache
+// what the reply shows of the key, and in the leases the units that the call has taken for later requests.
+// If it cannot read the reply, it sets call.err.
 func (c *conn) results(call *call) []ratelimit.Result {
 	shared := call.shared
 	if shared == nil || call.err != nil {
@@ -313,7 +316,7 @@ func (c *conn) results(call *call) []ratelimit.Result {
 	}
 	denied := slices.ContainsFunc(results, func(r ratelimit.Result) bool { return r.RetryAfter > 0 })
 	if penalized(shared.ask) && state.known != 'b' {
-		denied, state = false, snapshot{} // the next denial must be counted
+		denied, state = false, snapshot{} // cache no denial, because the server must count the next one too
 	}
 	c.denials.learn(call, state, denied)
 	c.stats.leased.Add(uint64(taken))
@@ -321,7 +324,7 @@ func (c *conn) results(call *call) []ratelimit.Result {
 	return results
 }
 
-// answer gives each waiter of the call its outcome.
+// answer gives each caller that waits for the call its outcome.
 func (c *conn) answer(call *call) {
 	results := c.results(call)
 	for i, w := range call.waiters {

@@ -114,7 +114,7 @@ func (s *sender) knownCause() error {
 
 // refusal makes one attempt to connect to the server of client. It returns the reason if the server cannot be
 // reached, or refuses the connection. It returns nil if the server answers, and also if the server is silent
-// until ctx ends. The function ended is called as in the function dial.
+// until ctx ends. It calls the function ended when the dialer of the client has returned.
 func refusal(ctx context.Context, client *redis.Client, ended func()) error {
 	conn, err := dial(ctx, client, ended)
 	if err != nil {

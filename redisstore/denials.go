@@ -42,7 +42,8 @@ type denial struct {
 	plan      plan
 	state     snapshot
 
-	// warmup and penalty are those of the ask. If penalty is not zero, the state says at most that the key is blocked.
+	// warmup and penalty are those of the ask that was denied. With a Penalty, the server must count each denial, so the
+	// state is kept only if it says that the key is blocked.
 	warmup  ratelimit.Warmup
 	penalty ratelimit.Penalty
 
@@ -61,7 +62,8 @@ func newDenials(set *settings) *denials {
 // shard returns the shard for the state with this identity.
 func (d *denials) shard(id stateID) *denialShard { return &d.shards[id[0]%denialShards] }
 
-// denied reports whether the server would certainly deny this ask. In that case it stores the denial in *res.
+// denied reports whether the denial cache shows that the server would certainly deny this ask. In that case it stores
+// the denial in *res.
 func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
 	d := c.denials
 	if d == nil || d.size.Load() == 0 || a.N < 0 {
@@ -107,8 +109,8 @@ func (d *denials) learn(c *call, state snapshot, denied bool) {
 	}, denied)
 }
 
-// keep stores what is known about the state with this identity. If denied is false, it does so only in place of what
-// was known before.
+// keep stores the last known state of the key with this identity. If no request was denied (denied is false), it stores
+// the state only in place of an older one.
 func (d *denials) keep(id stateID, known *denial, denied bool) {
 	shard := d.shard(id)
 	shard.mu.Lock()
@@ -150,7 +152,8 @@ func (d *denials) resetCount() int64 {
 	return d.resets.Load()
 }
 
-// reset drops the states of the asks, and prevents calls that are under way from storing states again.
+// reset drops the cached states of the keys that the asks name, and prevents calls that are under way from storing
+// older states again.
 func (d *denials) reset(asks []ratelimit.Ask) {
 	if d != nil {
 		d.resets.Add(1)
@@ -158,7 +161,7 @@ func (d *denials) reset(asks []ratelimit.Ask) {
 	}
 }
 
-// forget drops the states of the asks.
+// forget drops the cached states of the keys that the asks name.
 func (d *denials) forget(asks []ratelimit.Ask) {
 	if d == nil || d.size.Load() == 0 {
 		return

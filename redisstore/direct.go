@@ -9,14 +9,14 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// maxDirect is how many callers may make direct calls to one server at the same time. If there are more
-// callers, their calls are sent together in pipelines, which is faster.
+// maxDirect is how many callers may send their calls to one server themselves (make direct calls) at the same
+// time. If there are more callers, their calls are sent together in pipelines, which is faster.
 const maxDirect = 4
 
-// A directCall is a call for one item that the caller's own goroutine sends. While few calls are under way,
-// this saves time: to wake another goroutine for the call would take longer than all other work in this
-// process. A direct call does not wait in the queue of the sender, and maxPipelines does not count it. Its
-// caller cannot leave before the call has ended, even if its context ends; see mayBlock.
+// A directCall is a call for one item (a request for units of one key) that the caller's own goroutine sends.
+// While few calls are under way, this saves time: to wake another goroutine for the call would take longer than
+// all other work in this process. A direct call does not wait in the queue of the sender, and maxPipelines does
+// not count it. Its caller cannot leave before the call has ended, even if the caller's context ends.
 //
 // A directCall contains everything that the call needs and comes from a pool, so that a call
 // allocates nothing.
@@ -38,8 +38,9 @@ var directCalls = sync.Pool{New: func() any {
 }}
 
 // mayBlock reports whether a caller with this context may make a direct call. During a direct call, the caller
-// does not notice that its context ends. So mayBlock returns true for a context that can end only if the server
-// answered the previous call quickly, and if the deadline of the context is not before that of the direct call.
+// does not notice that its context ends. If the context can end, mayBlock therefore returns true only if two
+// conditions are met: the server answered the previous call quickly, and the context has no deadline that may
+// pass before the direct call ends.
 func (s *sender) mayBlock(ctx context.Context) bool {
 	if s.pool == nil {
 		return false
@@ -53,9 +54,9 @@ func (s *sender) mayBlock(ctx context.Context) bool {
 }
 
 // startDirect returns a direct call for the given item, which the calling goroutine must then make. It
-// returns nil if the item must go through the queue: if too many callers wait, if other calls are queued or
-// abandoned, if a call for the same key has not ended, or if the client has no free connection. In the last
-// case a pipeline sets up a connection, and completes it even if the caller leaves.
+// returns nil if the item must go through the queue: if too many callers wait, if other calls are queued, if
+// calls still run whose callers have left, if a call for the same key has not ended, or if the client has no
+// free connection. In the last case a pipeline sets up a connection, and completes it even if the caller leaves.
 func (s *sender) startDirect(it *item) *directCall {
 	if s.waiting.Load() >= maxDirect {
 		return nil
@@ -93,8 +94,8 @@ func (s *sender) directOf(key string) *call {
 	return nil
 }
 
-// makeDirect makes the direct call d and returns its result. If the call fails, makeDirect repeats it while
-// the method retries returns true and ctx, the context of the caller, has not ended.
+// makeDirect makes the direct call d and returns its result. If the call fails, makeDirect repeats it for as
+// long as that may help (the method retries says so), and ctx, the context of the caller, has not ended.
 func (s *sender) makeDirect(ctx context.Context, d *directCall) ([]ratelimit.Result, error) {
 	defer s.waiting.Add(-1)
 	c := &d.call

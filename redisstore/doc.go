@@ -16,7 +16,7 @@
 // only if the server has certainly not run it. A failure can therefore make the limit
 // stricter, but never looser.
 //
-// After the server's clock was set back, for example, a stored state may be ahead of the clock. A
+// A stored state may be ahead of the server's clock, for example because the clock was set back. A
 // state that is only a little ahead does not change until the clock has caught up, as in memory. A
 // state is far ahead if it is ahead by more than the time in which a full bucket drains, or by more
 // than two windows. In that case the clock must have been wrong when the state was written, and the

@@ -53,8 +53,8 @@ type Error struct {
 	Class Class // the kind of failure
 	Err   error // the error of the client, or of the server
 
-	call    uint64 // the number that the method Call returns
-	notSent bool   // the method NotSent returns true if this is set
+	call    uint64 // the number of the call that failed; several Errors with the same number count as one failure
+	notSent bool   // whether the request was certainly not sent, whatever the Class is
 }
 
 func newError(c Class, err error) *Error { return &Error{Class: c, Err: err} }

@@ -18,7 +18,7 @@ import (
 // second form. A cluster stores all keys with the same text in braces in one slot, so all states of one
 // client are together. An ask without a Client has a key of the third form. The digit 1 is the version of
 // the stored format, which the comments at the head of the scripts describe. The kind is the letter of the
-// algorithm, in upper case for a state that warms up.
+// algorithm, in upper case if the rule has a Warmup.
 //
 // In each text, such as a rule or a client, the bytes in plainBytes are written as they are. Any other byte
 // becomes a % and two hexadecimal digits. A text that would become longer than 64 bytes is replaced by a #
@@ -105,7 +105,7 @@ func writeText(b *strings.Builder, s string) {
 
 // slot returns the number of the cluster slot that holds the keys with this hash tag.
 func slot(tag string) int {
-	var crc uint16 // the CRC16 of the variant XMODEM
+	var crc uint16 // the checksum that Redis Cluster prescribes: CRC16 in the variant XMODEM
 	for i := range len(tag) {
 		crc ^= uint16(tag[i]) << 8
 		for range 8 {

@@ -26,18 +26,18 @@ type leases struct {
 
 	mu      sync.Mutex
 	calls   int64                // how many calls were made that may take units ahead of requests; also the number of the last of them
-	returns int64                // how many times units were given back; also the number of the last return
+	returns int64                // how many lots (units that one call has taken) were given back; also the number of the last of them
 	open    map[stateID]int      // for each state, how many calls that may have taken units ahead of requests have no known result yet
 	lost    map[int64]*aheadCall // the calls that may have taken units ahead and whose replies were lost, by the number of the call
 	held    map[stateID]*lease
 	refunds map[string]*refund // the units to give back, by the name of the key in the server
 	closed  bool
-	noted   map[string]stateID // after the method close: the keys whose hash in the server may have a note of this store
-	failed  error              // why units could not be given back most recently
+	noted   map[string]stateID // set by close: the keys for which the server may still have a note of this store
+	failed  error              // the last error of a call that gives units back or reads a note
 	kept    int64              // how many units stay charged because they could not be given back in time
 	unread  int                // how many calls may have taken units that stay charged, because their notes could not be read in time
-	running int                // how many goroutines run chores
-	ended   sync.Cond          // signals that the field running has become less
+	running int                // how many goroutines are giving units back or reading notes
+	ended   sync.Cond          // wakes the method close when the field running has become less
 }
 
 // leaseNotes has the calls to the server for units that were taken ahead of requests. A conn
@@ -84,13 +84,14 @@ type lease struct {
 	noted  bool // whether a call for the key may have noted in the server how many units this process has taken for later requests
 }
 
-// A lot is a number of units that were charged together, at one instant of the server's clock.
+// A lot is the units that one call has taken ahead of requests. They were charged together, at one instant of the
+// server's clock.
 type lot struct {
 	kind      byte
 	units, at int64
 	call      leaseCall
 	taken     time.Time // when the reply came, by the clock of this process
-	back      int64     // the number under which the units are given back, see aheadback.lua; 0 before the first try
+	back      int64     // the number of the return of these units, by which the server knows a repeated return; 0 before the first try
 }
 
 func newLeases(set *settings, notes leaseNotes) *leases {
@@ -106,8 +107,8 @@ func newLeases(set *settings, notes leaseNotes) *leases {
 	return ls
 }
 
-// A stateID identifies a state by two 64-bit hashes. Each of the two depends on the name of the rule and on the
-// key, however long these are. The hashes are valid only in this process.
+// A stateID identifies a state by two 64-bit hashes of the name of the rule and the key, so that its size does not
+// depend on the length of these texts. The hashes are valid only in this process.
 type stateID [2]uint64
 
 var (
@@ -162,9 +163,9 @@ func (ls *leases) spend(a *ratelimit.Ask) (ratelimit.Result, bool) {
 	}, true
 }
 
-// ahead returns how many units a shared call will take ahead (units), how many units must then remain in
-// the server (reserve), and the identity of the call. If the call takes no units ahead of requests, all
-// three are zero.
+// ahead returns how many units a shared call will take ahead of requests (units), how many units must then
+// remain in the server (reserve), and the identity of the call. If the call takes no units ahead, all three
+// are zero.
 func (ls *leases) ahead(shared *shared) (units, reserve int64, call leaseCall) {
 	// Each unit of a leaky bucket belongs to a time at which its request may proceed, so no unit can be
 	// kept for a later request. A call that only looks must charge nothing at all. With a Penalty, the server must
@@ -266,7 +267,7 @@ func (ls *leases) fill(shared *shared, units, at int64, res ratelimit.Result) {
 }
 
 // known is called when it has become known how many units a call for the state with this id has taken ahead
-// of requests: one call less is open. The caller must hold ls.mu.
+// of requests. It lowers the number of calls for which this is not known yet. The caller must hold ls.mu.
 func (ls *leases) known(id stateID) {
 	if ls.open[id]--; ls.open[id] <= 0 {
 		delete(ls.open, id)

@@ -8,12 +8,12 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A level is the state of a key at one instant, at one rate. A script often replies with only the state, and
-// this process then computes the results from the level. For a sliding window log, the level is only the part
-// of the log that is needed to decide the requests of this script.
+// A level is the state of a key at one instant, at one rate. A script often replies with only this state, and
+// this process then computes the results of the requests from the level. For a sliding window log, the level
+// has only as much of the log as these results need.
 type level struct {
 	at   int64 // the instant of this state, in microseconds since the Unix epoch
-	used int64 // for a bucket: the debt, in fractions of a token (see plan.unit); for a window: the units charged in it
+	used int64 // for a bucket: the tokens in use, in parts of a token (plan.unit parts are one token); for a window: the units charged in it
 	prev int64 // for a sliding window counter: the units charged in the previous window
 
 	oldest, newest int64 // for a log with used > 0: when the oldest and the newest units were granted
@@ -71,8 +71,8 @@ func (l *level) left(p *plan) int64 {
 	return (p.burst*p.unit - l.used) / p.unit
 }
 
-// wait returns after how many microseconds n units can be granted, which cannot be granted now. n must
-// be at most the limit.
+// wait returns after how many microseconds n units can be granted. It is called only if they cannot be granted
+// now. n must be at most the limit.
 func (l *level) wait(p *plan, n int64) int64 {
 	if p.burst > 0 {
 		return ceil(l.used-(p.burst-n)*p.unit, p.gain)

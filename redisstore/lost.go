@@ -11,7 +11,7 @@ import (
 // A leaseCall identifies a call that takes units ahead of requests. The call leaves a note with this
 // identity in the server.
 type leaseCall struct {
-	process string // the name of the store that made the call, as in leases.process
+	process string // the name of the store that made the call: a random number as text
 	number  int64  // the number of the call, counted by its store
 }
 
@@ -95,7 +95,8 @@ func (ls *leases) find(c *aheadCall) {
 
 // The method taken returns the units that the call c has taken ahead of requests. It reads them from the
 // argument note: the text that the process left in the server when it last took units ahead of requests for
-// the key. It returns false if this text is empty, or is the note of an earlier call.
+// the key. It returns false if this text is empty, or is the note of an earlier call. If it is the note of a
+// later call, taken returns no units and true.
 func (c *aheadCall) taken(note string) (lot, bool) {
 	words := strings.SplitN(note, " ", 5) // see ahead.lua
 	if len(words) < 5 {

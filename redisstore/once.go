@@ -17,9 +17,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// holdFor is for requests with an ID whose keys are in several slots of a Cluster. Charges in other slots
-// than that of the record can be given back for this long, if the ask has no Receipt and so no HoldFor of
-// its own.
+// holdFor is for requests with an ID whose keys are in several slots of a Cluster. The answers are recorded in
+// one of these slots. Charges in the other slots can be given back for this long, so that they can be undone if
+// the request is denied. An ask that has a Receipt, the number of its charge, has a HoldFor of its own.
 const holdFor = time.Second
 
 // A retryable is a request that is charged only once, even if the client sends it several times. A record
@@ -38,9 +38,10 @@ type retryable struct {
 
 // Once charges asks as [Store.Take] does, but a request that is sent several times is charged only once; see
 // [ratelimit.Store]. The server keeps the answers for the TTL of the request, in the Cluster slot of the
-// client. If the keys of some asks are in other slots, Once charges these asks first. It gives these charges
-// back if the request was granted before or is denied. If the reply to the last call is lost, these charges
-// stay. Once uses neither the denial cache nor units that were taken ahead of requests.
+// client, and gives them to at most 100 repetitions of the request. If the keys of some asks are in other
+// slots, Once charges these asks first. It gives these charges back if the request was granted before or is
+// denied. If the reply to the last call is lost, these charges stay. Once uses neither the denial cache nor
+// units that were taken ahead of requests.
 //
 // If the asks are in several slots, Once makes two calls, one after the other, and a third to give units back.
 // The time of [WithTimeout] applies to each.
@@ -78,7 +79,8 @@ func (s *Store) Once(
 	return results, replayed, nil
 }
 
-// newRetryable returns a retryable that charges the asks. The argument once describes the request.
+// newRetryable returns a retryable (a request that is charged only once) for the asks. The argument once has
+// the ID of the request, and for how long its answers are kept.
 func (s *Store) newRetryable(once *ratelimit.Attempt, asks []ratelimit.Ask) (*retryable, error) {
 	r := &retryable{Attempt: once, store: s, answers: make([]answer, len(asks)), places: make([]int, len(asks))}
 	for i := range asks {
@@ -139,7 +141,7 @@ func (s *settings) recordOf(once *ratelimit.Attempt, items []item) key {
 	return key{s.prefix + ":{" + tag.String() + "}:" + version + "i:" + sum, tag.String()}
 }
 
-// An ending says how an attempt to charge a retryable has ended.
+// An ending says how an attempt to charge a request with an ID has ended.
 type ending uint8
 
 const (
@@ -205,7 +207,8 @@ func (r *retryable) ending(replayed bool, othersErr, ownErr error) ending {
 	return endGranted
 }
 
-// failure returns the error of an attempt in which a call has failed.
+// failure returns the error of an attempt in which a call has failed. If the keys are in several slots, the error
+// names the parts of the Cluster that have failed.
 func (r *retryable) failure(ctx context.Context, othersErr, ownErr error) error {
 	switch {
 	case othersErr != nil:
@@ -252,9 +255,9 @@ func (r *retryable) set(part []int, answers []answer) {
 	}
 }
 
-// takeOthers charges the items that are not in the slot of the record. It stores receipts of these
-// charges in the server, so that they can be given back. After a grant, the receipts stay until they
-// expire: to delete them would take one more call for each slot.
+// takeOthers charges the items that are not in the slot of the record. For each charge, it stores a receipt
+// in the server, by which the charge can be given back. After a grant, the receipts stay until they expire:
+// to delete them would take one more call for each slot.
 func (r *retryable) takeOthers(ctx context.Context, mode int) error {
 	for _, part := range r.others {
 		for _, i := range part {
@@ -267,7 +270,7 @@ func (r *retryable) takeOthers(ctx context.Context, mode int) error {
 	inParallel(len(r.others), func(i int) {
 		some := r.some(r.others[i])
 		for j := range some {
-			some[j].strikes = false // it is not known yet whether the record will answer; see strikeOthers
+			some[j].strikes = false // count no denials yet: if the record has the answers, these denials have no effect
 		}
 		reply, err := r.store.take(ctx, some, mode|returnable)
 		var answers []answer

@@ -14,10 +14,11 @@ import (
 // which this process computes the results. General code after the fast path decides in all other cases.
 var oneScripts = oneScriptsWith("")
 
-// penalOneScripts returns the same scripts for asks with a Penalty. Their fast path decides only if it grants all.
+// penalOneScripts returns the same scripts for asks with a Penalty. Their fast path decides only if it grants
+// every request of the call, because it does not count denials.
 var penalOneScripts = sync.OnceValue(func() map[byte]*script { return oneScriptsWith(strikeLua + penaltyOneLua) })
 
-// oneScriptsWith returns the scripts that decide one key. first is Lua text before the fast path.
+// oneScriptsWith returns the scripts that decide one key. The Lua text in first is put before the fast path.
 func oneScriptsWith(first string) map[byte]*script {
 	return map[byte]*script{
 		't': oneScriptOf('t', first+oneBucketLua, bucketLua+layersLua),
@@ -32,8 +33,8 @@ func oneScriptOf(kind byte, fast, general string) *script {
 	return newScript(startLua + fast + exactLua + receiptsLua + general + "\nlocal kind = kinds." + string(kind) + "\n" + oneLua)
 }
 
-// env returns the first argument of the scripts that charge. In a test that sets the clock, this is the
-// time; otherwise it is an empty text.
+// env returns the first argument of the scripts that charge. It is empty, except in a test that sets the clock:
+// then it has the time, and what else such a test may set.
 func (s *settings) env() string {
 	if s.now == nil {
 		return ""
@@ -70,8 +71,7 @@ func (p *plan) args() []any {
 	return []any{p.prefix(), p.limit}
 }
 
-// numbers returns the numbers of the plan p (the rate) with which each stored state of a key with this plan
-// begins.
+// numbers returns the numbers of the plan p (the rate) that are stored with each state, at its beginning.
 func (p *plan) numbers() []int64 {
 	if p.burst > 0 {
 		return []int64{p.gain, p.unit, p.burst}

@@ -15,15 +15,15 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// maxOverrides is how many overrides the list of a limiter may have.
+// maxOverrides is the largest number of overrides that a limiter may have in the server.
 const maxOverrides = 10_000
 
-// maxInstant is the last microsecond after the Unix epoch that a double holds exactly. An override that ends later is
-// never removed because it has ended.
+// maxInstant is the last microsecond after the Unix epoch that a double, the number type of Lua, holds exactly. For an
+// override that ends later, the script is told no end, so the server never removes the override.
 const maxInstant = 1<<53 - 1
 
-// overrideKeys returns the names of the four keys in the server that have the overrides of a limiter; see override.lua. The
-// names of states begin with other letters in the braces.
+// overrideKeys returns the names of the four keys in the server that have the overrides of a limiter; see override.lua. No
+// state has such a name: in the braces, the names of states begin with c or k, and these names with o.
 func (s *settings) overrideKeys(limiter string) []string {
 	var b strings.Builder
 	b.WriteString(s.prefix + ":{o")
@@ -74,7 +74,7 @@ func (s *Store) OverridesSince(
 	return readChange(reply)
 }
 
-// runAgain runs a script that may be run twice: if the connection broke, it runs the script once more.
+// runAgain runs a script that does no harm if it runs twice. If the connection broke, runAgain runs the script once more.
 func (s *Store) runAgain(ctx context.Context, script *script, keys []string, args []any) (any, error) {
 	reply, err := s.conn.run(ctx, script, keys, args)
 	var failed *Error
@@ -84,7 +84,7 @@ func (s *Store) runAgain(ctx context.Context, script *script, keys []string, arg
 	return reply, err
 }
 
-// readChange reads the reply of overrides.lua.
+// readChange reads the reply of the script overrides.lua: what has changed in a list of overrides.
 func readChange(reply any) (change ratelimit.OverrideChange, err error) {
 	items, _ := reply.([]any)
 	if len(items) != 7 {
@@ -116,10 +116,11 @@ func readChange(reply any) (change ratelimit.OverrideChange, err error) {
 	return change, nil
 }
 
-// effectLetters are the letters for the effects that a list has.
+// effectLetters has, for each effect of an override, the letter by which the list in the server names it.
 var effectLetters = map[string]string{ratelimit.EffectBlock: "b", ratelimit.EffectExempt: "e", ratelimit.EffectRate: "r"}
 
-// appendOverride appends to args what override.lua needs to make the change o. The field of an error begins with path.
+// appendOverride appends to args the arguments with which the script override.lua makes the change o. If o is invalid, the
+// Field of the error is path, followed by the name of the invalid field.
 func appendOverride(args []any, path string, o ratelimit.Override) ([]any, error) {
 	whom := "c" + withLength(o.Client)
 	switch {
@@ -154,11 +155,11 @@ func appendOverride(args []any, path string, o ratelimit.Override) ([]any, error
 	return args, nil
 }
 
-// withLength returns s with its length in bytes before it, so that texts can follow one another.
+// withLength returns s with its length in bytes and a colon before it. Several such texts can be joined and taken apart again.
 func withLength(s string) string { return strconv.Itoa(len(s)) + ":" + s }
 
-// prefixOf returns the address or prefix in text in the form in which all texts for the same addresses are equal. ok is
-// false if text is neither.
+// prefixOf returns the address or prefix in text in a normal form: it returns the same result for all texts that mean the
+// same addresses. ok is false if text is neither an address nor a prefix.
 func prefixOf(text string) (prefix string, ok bool) {
 	if addr, err := netip.ParseAddr(text); err == nil {
 		return addr.Unmap().WithZone("").String(), true
@@ -173,7 +174,8 @@ func prefixOf(text string) (prefix string, ok bool) {
 	return p.String(), err == nil
 }
 
-// endOf returns the microsecond at which an override with this Until has ended, or "" if it does not end.
+// endOf returns when an override with this Until has ended, in microseconds since the Unix epoch. It returns "" for an
+// override that does not end, or ends so late that a script cannot compute with the time.
 func endOf(until time.Time) string {
 	if until.IsZero() || until.Unix() >= maxInstant/1_000_000 {
 		return ""
@@ -185,15 +187,15 @@ func endOf(until time.Time) string {
 	return strconv.FormatInt(us, 10)
 }
 
-// An overrideValue is the value of an override in the server, in JSON: all that does not say which override it is. Texts
-// may have any bytes, so they are in base64.
+// An overrideValue has the fields of an override that the server stores in JSON. The other fields, which say which override
+// it is (Client or IP, Effect and Rules), are in the name of the override. The note may have any bytes, so JSON has it in base64.
 type overrideValue struct {
 	Rate  *overrideRate `json:"rate,omitempty"`
 	Until *[2]int64     `json:"until,omitempty"` // seconds and nanoseconds
 	Note  []byte        `json:"note,omitempty"`
 }
 
-// An overrideRate is a [ratelimit.Rate].
+// An overrideRate is the [ratelimit.Rate] of an override, with names for JSON.
 type overrideRate struct {
 	Requests int           `json:"requests"`
 	Per      time.Duration `json:"per"` // in nanoseconds
@@ -211,7 +213,8 @@ func valueOf(o ratelimit.Override) (v overrideValue) {
 	return v
 }
 
-// overrideOf returns the override that a field of the list and its value describe.
+// overrideOf returns the override that is stored in a field of the server's list. The name of the field and its value,
+// which is JSON, together describe the override.
 func overrideOf(field, value string) (ratelimit.Override, error) {
 	o, err := whomOf(field)
 	if err != nil {
@@ -231,7 +234,8 @@ func overrideOf(field, value string) (ratelimit.Override, error) {
 	return o, nil
 }
 
-// whomOf returns the override that a field of the list names: its Client or IP, Effect and Rules.
+// whomOf returns the part of an override that the name of its field in the server's list has: its Client or IP, Effect and
+// Rules.
 func whomOf(field string) (o ratelimit.Override, err error) {
 	fail := func() (ratelimit.Override, error) {
 		return ratelimit.Override{}, fmt.Errorf("no override has the name %q", field)
@@ -269,7 +273,8 @@ func whomOf(field string) (o ratelimit.Override, err error) {
 	return o, nil
 }
 
-// cutText returns the text at the beginning of s, which has its length before it, and what follows.
+// cutText is the reverse of withLength: s begins with the length of a text, a colon and the text. cutText returns this text,
+// and the rest of s.
 func cutText(s string) (text, rest string, ok bool) {
 	size, rest, ok := strings.Cut(s, ":")
 	n, err := strconv.Atoi(size)

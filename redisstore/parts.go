@@ -31,8 +31,8 @@ func routingOf(client redis.UniversalClient) routing {
 	return byTag
 }
 
-// parts divides the items into groups, so that one script can decide each group. Each group is a list of
-// indexes into the slice items.
+// parts divides the items (requests for units of one key each) into groups, so that one script can decide each
+// group. Each group is a list of indexes into the slice items.
 func (r routing) parts(items []item) [][]int {
 	var parts [][]int
 	known := make(map[string]int, 1)
@@ -71,7 +71,7 @@ func (s *Store) Part(a ratelimit.Ask) int {
 	return partOf(s.keyOf(&a))
 }
 
-// partOf returns the part of a Cluster that holds the key k.
+// partOf returns the number of the part of a Cluster (256 adjacent slots) that holds the key k.
 func partOf(k key) int { return slot(k.tag) / 256 }
 
 // A partial is the error of a decision that failed because parts of a Cluster have failed. It names these
@@ -133,7 +133,7 @@ type leftParts struct {
 func (e *leftParts) Unwrap() error { return e.error }
 
 // Later calls the function f when all calls have ended. It passes the joined error of the calls, or nil if
-// none failed; see [leftError.Later].
+// none failed. If a call was never made, and no other call failed, it passes the error of the caller's context.
 func (e *leftParts) Later(f func(error)) {
 	var open atomic.Int64
 	open.Store(int64(len(e.errs)))
@@ -221,13 +221,13 @@ func (s *Store) takeInSeveral(ctx context.Context, items []item, parts [][]int, 
 	return results, nil
 }
 
-// errHeldTooShort is the error of a decision that needed so much time for several slots that its holds ran out
-// before all slots had granted it.
+// errHeldTooShort is the error of a decision about requests in flight whose keys are in several slots. At first,
+// each slot counts the request as in flight for only a second. That time was over before all slots had granted it.
 var errHeldTooShort = errors.New("the decision took longer than a second, so what it holds in flight is over")
 
-// keepHolds makes the holds that the slice answers reports last for the Per of their rates. Until then they
-// last for only a second. So if another slot denies the request, and this process ends before it can end the
-// holds, they soon run out.
+// keepHolds is called when all slots have granted a request. A hold counts the request as in flight for a rule.
+// At first, each hold lasts for only a second: if another slot denies the request, and this process ends before
+// it can end the holds, they soon run out. keepHolds makes the holds in answers last for the Per of their rates.
 func (s *Store) keepHolds(ctx context.Context, items []item, answers []answer, parts [][]int) error {
 	if !slices.ContainsFunc(items, func(it item) bool { return it.kind == 'h' }) {
 		return nil
@@ -247,8 +247,8 @@ func (s *Store) keepHolds(ctx context.Context, items []item, answers []answer, p
 	return joinFailures(ctx, errs, items, parts)
 }
 
-// giveBack gives back the charges that the slice answers reports, even if ctx has ended. If the call to
-// give them back fails, the units stay charged.
+// giveBack gives back the charges of a request that was denied: those that the slice answers reports. It does so
+// even if ctx has ended. If the call to give them back fails, the units stay charged.
 func (s *Store) giveBack(ctx context.Context, items []item, answers []answer, parts [][]int) {
 	ctx = context.WithoutCancel(ctx)
 	inParallel(len(parts), func(i int) {

@@ -9,14 +9,15 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// penaltyKey returns the name of the key in the server that has the strikes and the block of the given key. No state
-// has such a name; see aheadKey.
+// penaltyKey returns the name of the key in the server that has the strikes (the denials counted for a Penalty) and the
+// block of the given key. No state has such a name: in the name of a state, a semicolon is written as a % and two digits.
 func penaltyKey(key string) string { return key + ";p" }
 
-// maxPenalty is the longest duration of a Penalty.
+// maxPenalty is the longest duration that a field of a Penalty may have.
 const maxPenalty = 366 * 24 * time.Hour
 
-// penaltyOf returns the Penalty of the ask. A rule in shadow has none, because its denials deny nothing.
+// penaltyOf returns the Penalty of the ask. For a rule in shadow mode, it returns no Penalty: such a rule only observes,
+// so it must not block anybody.
 func penaltyOf(a *ratelimit.Ask) ratelimit.Penalty {
 	if a.Shadow {
 		return ratelimit.Penalty{}
@@ -57,19 +58,20 @@ func checkPenalty(a *ratelimit.Ask) (err error) {
 	return err
 }
 
-// strikes reports whether a denial of the ask by its own state is a strike, unless the call only looks.
+// strikes reports whether a denial of the ask is a strike: whether it counts toward the number of denials after which the
+// Penalty blocks the key. Denials by a block are never strikes, nor are those of a call that only looks.
 func strikes(a *ratelimit.Ask) bool {
 	return penalized(a) && !a.NoStrike && a.N > 0
 }
 
-// penaltyArgs appends the Penalty to the arguments of a script.
+// penaltyArgs appends the fields of the Penalty to args, the arguments of a script; durations are in microseconds.
 func penaltyArgs(args []any, p ratelimit.Penalty) []any {
 	return append(args, p.After, p.Within.Microseconds(), p.For.Microseconds(), p.Most.Microseconds())
 }
 
-// addPenalties appends to keys and args what penalty.lua needs for those of the items that have a Penalty. If there are
-// none, it appends nothing and returns penal = 0; otherwise penal is the family of penalty.lua. mode is that of the
-// script for all items.
+// addPenalties appends to keys and args what the Lua file penalty.lua needs for the items that have a Penalty. It returns
+// the family penal, which makes this file a part of the script. If no item has a Penalty, it appends nothing and returns 0.
+// mode is the sum of the modes of the script.
 func addPenalties(items []item, mode int, keys []string, args []any) ([]string, []any, family) {
 	n := 0
 	for i := range items {
@@ -87,9 +89,10 @@ func addPenalties(items []item, mode int, keys []string, args []any) ([]string, 
 	return keys, append(args, n), penal
 }
 
-// strikeOthers counts the strikes of a request with an ID, for the keys in other slots than that of its record. The
-// calls that have decided about these keys could not do so, because they did not know yet whether the record would
-// answer. If a call fails, its strikes are not counted.
+// strikeOthers counts the denials of a request with an ID toward Penalties (as strikes), for the keys that are not in the
+// slot of the record of its answers. The calls that decided on these keys could not count: a request that was granted
+// before gets the recorded answers, and it was not known yet whether there is a record. If a call of strikeOthers fails,
+// its strikes are not counted.
 func (r *retryable) strikeOthers(ctx context.Context) {
 	inParallel(len(r.others), func(i int) {
 		var places []int
@@ -122,8 +125,8 @@ func (s *Store) Pardon(ctx context.Context, asks []ratelimit.Ask) error {
 	return s.deleteKeys(ctx, asks, func(key string) []string { return []string{penaltyKey(key)} })
 }
 
-// deleteKeys deletes the keys that the function of returns for the name of each ask's state, and drops what this process
-// knows about denials of these states.
+// deleteKeys deletes keys in the server: for each ask, those that the parameter of, a function, returns for the name of the
+// ask's state. It also drops what the denial cache of this process has about these states.
 func (s *Store) deleteKeys(ctx context.Context, asks []ratelimit.Ask, of func(key string) []string) error {
 	items := make([]item, len(asks))
 	ctx, err := s.checkContext(ctx)
@@ -149,20 +152,20 @@ func (s *Store) deleteKeys(ctx context.Context, asks []ratelimit.Ask, of func(ke
 	return joinFailures(ctx, errs, items, parts)
 }
 
-// A block is what is known about the block of a key from the denial of a request for some units.
+// A block has what the denial of one request shows about the time for which a Penalty blocks a key.
 type block struct {
 	n            int64         // how many units the request wanted, or 1 if it wanted none
 	rest         int64         // how long the block still lasts, in microseconds
 	retry, reset time.Duration // the RetryAfter and the ResetAfter of the denial
 }
 
-// recordBlock records in s that a block has denied n units, as the answer a says.
+// recordBlock records in s that a request for n units was denied because its key is blocked. a is the answer that says so.
 func (s *snapshot) recordBlock(a *answer, n int64) {
 	s.known, s.block = 'b', block{max(n, 1), inMicros(a.block), a.retry, a.reset}
 }
 
-// deny reports whether the block certainly still denies n units, and if so stores the denial in *res. The arguments are
-// those of snapshot.deny.
+// deny reports whether the server would certainly deny n units because of the block, and if so stores the denial in *res.
+// The time since the recorded denial is between shortest and longest, in microseconds.
 func (b *block) deny(p *plan, n, longest, shortest int64, res *ratelimit.Result) bool {
 	if min(n, p.limit+1) != b.n || longest >= b.rest {
 		return false
@@ -176,8 +179,9 @@ func (b *block) deny(p *plan, n, longest, shortest int64, res *ratelimit.Result)
 	return true
 }
 
-// learnBlock stores that a block denies the item, if the answer a says so. The call that has brought the answer was made
-// between began and ended, and resets is the number of resets before it; see the method learn.
+// learnBlock stores in the denial cache that the key of the item is blocked, if the answer a says so. The call that brought
+// the answer was made between began and ended. resets is how many resets there were before the call: if there are more now,
+// learnBlock stores nothing, because one of them may have ended the block.
 func (d *denials) learnBlock(it *item, a *answer, began, ended time.Duration, resets int64) {
 	if d == nil || a.block == 0 || resets != d.resets.Load() {
 		return
@@ -190,8 +194,8 @@ func (d *denials) learnBlock(it *item, a *answer, began, ended time.Duration, re
 	d.keep(stateIDOf(it.ask), known, true)
 }
 
-// blockFor changes the answer, which is a denial, to that of a block that lasts for the time rest from now, unless rest
-// is 0.
+// blockFor changes the answer, a denial, to a denial by a block that lasts for the duration rest from now. If rest is 0, it
+// changes nothing.
 func (a *answer) blockFor(rest time.Duration) {
 	if rest == 0 {
 		return
@@ -200,7 +204,8 @@ func (a *answer) blockFor(rest time.Duration) {
 	a.retry, a.reset, a.resetBefore = max(a.retry, rest), max(a.reset, rest), max(a.resetBefore, rest)
 }
 
-// verdict returns the first number of the answer, as scripts write it.
+// verdict returns the first number of the answer, as scripts write it: 1 for a grant, 0 for a denial, and for a denial by
+// a block how many microseconds the block still lasts, plus 1.
 func (a *answer) verdict() string {
 	switch {
 	case a.granted:

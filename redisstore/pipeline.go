@@ -13,7 +13,7 @@ type pipeline struct {
 	number    uint64
 	calls     []*call
 	deadline  time.Time   // the latest deadline of the callers
-	finished  bool        // whether the calls of the pipeline have ended and their callers are being answered
+	finished  bool        // whether the calls have ended; their callers are then answered
 	abandoned bool        // whether the calls have not ended, but no caller waits for them any more
 	written   atomic.Bool // whether the calls may have been sent; false while the client has no connection for them
 }
@@ -123,7 +123,8 @@ func (s *sender) runPipeline(p *pipeline) {
 }
 
 // finish ends the calls of the pipeline p. It returns the calls that are done, and the calls to send again.
-// If p was abandoned, finish ends none of the calls and returns them all in the result late.
+// If p was abandoned, because no caller waits for it any more, its calls were ended then: finish returns all
+// of them in the result late.
 func (s *sender) finish(p *pipeline) (done, again, late []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -69,7 +69,8 @@ const (
 	// many entries as the limit.
 	maxLogged = 1 << 16
 
-	// maxHeld is the longest time for which a unit may be held by work in flight.
+	// maxHeld is the longest Per of a rule with AlgorithmInFlight: how long a request counts as in flight if
+	// nobody says that it has ended.
 	maxHeld = 24 * time.Hour
 )
 

@@ -10,8 +10,8 @@ import (
 // units cannot be given back.
 const noteTerm = time.Minute
 
-// A chore is work that calls the server, such as giving units back. A goroutine does it, and does it
-// again if it fails.
+// A chore is work that calls the server, such as giving units back. A goroutine does the work. If the work
+// fails, it is done again later.
 //
 // The methods of leases for chores must be called with ls.mu held.
 type chore struct {
@@ -80,8 +80,9 @@ func (ls *leases) giveBack(key string, lots ...lot) {
 	}
 }
 
-// The method refund does the chore r. If a call fails, the server may still have given the units back. So the
-// next try has the same number: if the server has seen this number, it does nothing.
+// The method refund gives back the lots of r, one after the other. If a call fails, the server may still have
+// given the units back. So the next try has the same number: if the server has seen this number, it does
+// nothing.
 func (ls *leases) refund(r *refund) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

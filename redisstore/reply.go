@@ -18,7 +18,7 @@ type answer struct {
 
 	limit int64 // the limit of the rule; set only for a request with an ID
 
-	// The fields below are set only if the script was asked for what is needed to give its charges back.
+	// The fields below are needed to give a charge back, and set only if the script was asked for them.
 	// Without the charge, leftBefore units would remain, and the ResetAfter would be resetBefore. The fields
 	// at, before and after are set only if there was a charge: the instant of the charge, and the stored
 	// state before and after the charge.
@@ -46,8 +46,8 @@ func (a *answer) result(limit int64) ratelimit.Result {
 	}
 }
 
-// answersIn reads n answers from the reply of a script. If returnable is true, the reply also contains, for
-// each answer, what is needed to give its charge back.
+// answersIn reads n answers, the decisions on n asks, from the reply of a script. If returnable is true, the
+// reply also contains, for each answer, what is needed to give its charge back.
 func answersIn(reply any, n int, returnable bool) ([]answer, error) {
 	width := 5
 	if returnable {
@@ -78,8 +78,8 @@ type reader struct {
 	err   error // the first error that occurred while reading, or nil
 }
 
-// The method answer reads the five values with which each answer in a reply begins. The first is 1 for a grant, 0 for a
-// denial, and larger if a block denies the request; see penalty.lua.
+// The method answer reads the five values with which each answer in a reply begins. The first is 1 for a grant and 0 for a
+// denial. If a block denies the request, it is how many microseconds the block still lasts, plus 1.
 func (r *reader) answer() (a answer) {
 	verdict := r.number()
 	a.granted, a.left = verdict == 1, r.number()

@@ -97,14 +97,14 @@ const (
 
 var familyOf = map[byte]family{'t': buckets, 'l': buckets, 'f': windows, 'c': windows, 's': logs, 'h': held}
 
-// Scripts are the variants of one script, by the family of Lua files that the asks need. A variant is made
-// when it is first needed.
+// The type scripts contains the variants of one script, by the family (set) of Lua files that the script
+// contains. A variant is made when it is first needed.
 type scripts struct {
 	text func(f family) string
 	made [families]atomic.Pointer[script]
 }
 
-// of returns the variant for the family f.
+// of returns the variant that contains the Lua files of the family f.
 func (s *scripts) of(f family) *script {
 	if made := s.made[f].Load(); made != nil {
 		return made
@@ -113,7 +113,7 @@ func (s *scripts) of(f family) *script {
 	return s.made[f].Load()
 }
 
-// takeScripts decide several asks together.
+// takeScripts decide several asks together: they charge all of them or none.
 var takeScripts = scripts{text: func(f family) string {
 	fast := takeTogetherLua
 	if f&(logs|held) != 0 {
@@ -122,7 +122,7 @@ var takeScripts = scripts{text: func(f family) string {
 	return startLua + deciding(f, fast)
 }}
 
-// onceScripts decide several asks for a request with an ID, which is charged once.
+// onceScripts decide the asks of a request with an ID, which is charged only once, even if it is sent again.
 var onceScripts = scripts{text: func(f family) string {
 	return startLua + onceLua + deciding(f, "") + onceEndLua
 }}
@@ -133,10 +133,11 @@ var (
 	overridesScript = newScript(startLua + overridesLua)
 )
 
-// strikesScript counts denials of several keys, which other scripts have denied before.
+// strikesScript counts denials toward the Penalties of several keys. Other scripts have made these denials before.
 var strikesScript = newScript(startLua + strikeLua + strikesLua)
 
-// deciding returns the part of a script that decides several asks. fast is the text of a fast path.
+// deciding returns the part of a script that decides several asks. fast is the text of its fast path: short code for
+// common states of the keys; it may be empty.
 func deciding(f family, fast string) string {
 	text := fast + generalLua(f) + takeLua
 	if f&penal != 0 {
@@ -145,9 +146,9 @@ func deciding(f family, fast string) string {
 	return text
 }
 
-// settleScripts give units of earlier charges back, and end holds. exceedScripts can do this too, and can also
-// add units to an earlier charge. Both can handle all algorithms. The code for holds (held) and for keys that
-// warm up (warms) is added only if it is needed.
+// settleScripts give units of earlier charges back, and end holds, which count requests as in flight.
+// exceedScripts can do this too, and can also add units to an earlier charge. Both can handle all algorithms.
+// The code for holds (held) and for keys that warm up (warms) is added only if it is needed.
 var (
 	settleScripts = scripts{text: func(f family) string {
 		return startLua + generalLua(f|settling) + settleLogLua + settleLua + "return over\n"
@@ -157,7 +158,7 @@ var (
 	}}
 )
 
-// settling is the family of Lua files that every script for giving units back contains.
+// settling has the Lua files that every script for giving units back contains, as bits of a family.
 const settling = buckets | windows | logs
 
 // generalLua returns the general code for asks that need the Lua files in the family f. General code can
@@ -193,8 +194,8 @@ var (
 // written as a % and two digits.
 func aheadKey(key string) string { return key + ";a" }
 
-// receiptsKey returns the name of the sorted set in the server that has the receipts for the charges of the
-// given key, or its holds.
+// receiptsKey returns the name of the sorted set in the server that has the receipts of the given key, by which
+// its charges can be given back. For a rule that limits requests in flight, the set has the requests instead.
 func receiptsKey(key string) string { return key + ";r" }
 
 // A script is Lua text that runs on the server. After the first call has sent the text, later calls name

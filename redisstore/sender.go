@@ -75,8 +75,8 @@ func newSender(c *conn, client processor, maxPipelines, maxCalls int) *sender {
 	return s
 }
 
-// A keyQueue contains the shared calls for one key, in order. The first of these calls is in the sender's
-// queue, under way, or about to be repeated. The calls after it wait until it has ended.
+// A keyQueue contains the calls for one key, in order. Several callers may share each of them. The first call is
+// in the sender's queue, under way, or about to be repeated. The calls after it wait until it has ended.
 type keyQueue struct{ calls []*call }
 
 // The method do makes the call c, and waits for the reply of the server.
@@ -130,7 +130,7 @@ func (s *sender) join(it *item) *call {
 	return c
 }
 
-// joins reports whether the caller of the given item, which is for the same key, can share the call s.
+// joins reports whether the caller of the given item, a request for units of the same key, can share the call s.
 func (s *shared) joins(it *item) bool {
 	return s.plan == it.plan && s.strikes == it.strikes && penaltyOf(s.ask) == penaltyOf(it.ask)
 }
@@ -201,10 +201,10 @@ func (s *sender) arm(d time.Duration) {
 	s.armed = true
 }
 
-// expire runs when the alarm goes off. It answers the callers that have waited for the whole timeout. If a
-// caller has left and given a function (the field later of its waiter), expire passes the timeout to this
-// function. It abandons pipelines that no caller waits for: these no longer count as under way, so that new
-// pipelines can start.
+// expire runs when the alarm goes off: a timer for the earliest deadline of a caller. It answers the callers that
+// have waited for the whole timeout. If a caller has left and given a function (the field later of its waiter),
+// expire passes the error of the timeout to this function. It abandons pipelines that no caller waits for: these
+// no longer count as under way, so that new pipelines can start.
 func (s *sender) expire() {
 	for _, w := range s.expired() {
 		w.tell()
@@ -212,8 +212,8 @@ func (s *sender) expire() {
 }
 
 // expired does the part of the method expire that needs the mutex. It returns the waiters whose timeout has
-// passed, for which expire must call the method tell. If other callers still wait, it sets the alarm for the
-// earliest of their deadlines.
+// passed; expire must then call their method tell without the mutex. If other callers still wait, expired sets
+// the alarm for the earliest of their deadlines.
 func (s *sender) expired() (late []*waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,7 +39,7 @@ func checkTerm(a *ratelimit.Ask) error {
 // this charge to N units; see [ratelimit.StoreSettler]. Units are given back only once, so the caller may repeat
 // a failed call of Settle if N is at most Charged in all asks. In that case Settle itself repeats its call to the
 // server once if the connection broke. Settle fails with the same errors as [Store.Take], and with
-// [ratelimit.ErrSettled] if a hold of [ratelimit.AlgorithmInFlight] was to go on but is over.
+// [ratelimit.ErrSettled] if a charge of [ratelimit.AlgorithmInFlight] was to last for longer but is over already.
 func (s *Store) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 	ctx, err := s.checkContext(ctx)
 	if err != nil {
@@ -81,8 +81,8 @@ func (s *Store) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 	return joinSettled(ctx, errs, items, parts)
 }
 
-// joinSettled joins the errors of several settlements, as joinFailures does. The result matches
-// [ratelimit.ErrSettled] if no call has failed, but a hold was over.
+// joinSettled joins the errors of the calls for several slots. If no call has failed, but a request that was to
+// count as in flight for longer no longer counted, the result matches [ratelimit.ErrSettled].
 func joinSettled(ctx context.Context, errs []error, items []item, parts [][]int) error {
 	var over error
 	for i, err := range errs {
@@ -120,7 +120,7 @@ func (s *Store) settle(ctx context.Context, items []item) error {
 
 // A settlement collects the arguments of a script that gives units back.
 type settlement struct {
-	needs       family   // the Lua files that the keys need, besides those of the family settling
+	needs       family   // the Lua files that the keys need, besides those that every such script contains
 	keys, lists []string // the names of the keys, and of the lists with the receipts of the keys
 	args, more  []any    // the arguments of settle.lua, and the further arguments of exceed.lua
 	exceeds     bool     // whether more units are charged than before
@@ -143,8 +143,8 @@ func (c *settlement) add(it *item, n, stay int64, a *answer) {
 	c.args = append(c.args, it.letter(), strconv.FormatUint(it.id, 10), n, stay, a.at, a.before, a.after)
 }
 
-// The method addHold adds to the arguments of the script the hold of n units that the given item names. If stay is 0,
-// the hold ends, and otherwise it lasts for the Per of its rate from now on.
+// The method addHold adds to the arguments of the script the hold that the given item names, which counts n units as in
+// flight. If stay is 0, the hold ends, and otherwise it lasts for the Per of its rate from now on.
 func (c *settlement) addHold(it *item, n, stay int64) {
 	c.add(it, n, stay, &answer{at: strconv.FormatInt(it.unit, 10)})
 }

@@ -16,7 +16,7 @@ type snapshot struct {
 	// the state.
 	retry, reset int64
 
-	block block // if a block has denied a request
+	block block // what is known of the block of the key, if the field known is 'b'
 }
 
 // snapshotOf returns the snapshot of a key with the level l (its state) at the plan p (its rate).

@@ -35,7 +35,8 @@ type Stats struct {
 	// not run them.
 	Retries uint64
 
-	// Errors is the number of decisions and resets that failed, by class of failure.
+	// Errors is the number of decisions and other calls of the store, such as resets, that failed, by class
+	// of failure.
 	Errors map[Class]uint64
 }
 

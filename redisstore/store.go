@@ -140,7 +140,8 @@ func (s *Store) Denied(a ratelimit.Ask) (res ratelimit.Result, denied bool) {
 	return res, denied
 }
 
-// takeOne decides a single ask. Other callers that want units of the same key may share its call.
+// takeOne decides a single ask: from the denial cache, from units taken ahead, or by a call to the server. Other
+// callers that want units of the same key may share this call.
 func (s *Store) takeOne(ctx context.Context, a *ratelimit.Ask) ([]ratelimit.Result, error) {
 	var known ratelimit.Result
 	if s.conn.denied(a, &known) {
@@ -196,18 +197,18 @@ func (s *Store) checkContext(ctx context.Context) (context.Context, error) {
 	return ctx, ctx.Err()
 }
 
-// An item is an ask, together with the values that the script for the ask needs.
+// An item is an ask, which wants units of one key, together with the values that the script for the ask needs.
 type item struct {
 	ask *ratelimit.Ask
 	key key
 	*cachedPlan
 	n      int64
 	shadow bool
-	id     uint64 // the Receipt of the ask; 0 if it has none
+	id     uint64 // the Receipt of the ask: the number by which its charge can be given back; 0 if it has none
 	term   int64  // for how many microseconds after the charge its units can be given back
-	warmup string // for a key that warms up, the numbers that warmup.lua reads; otherwise empty
+	warmup string // if the ask has a Warmup: its numbers, as the Lua file warmup.lua reads them; otherwise empty
 
-	strikes bool // whether a denial of the ask is a strike
+	strikes bool // whether a denial of the ask counts toward the Penalty of its rule
 }
 
 func (s *Store) item(a *ratelimit.Ask) (item, error) {
@@ -235,7 +236,7 @@ func (s *Store) item(a *ratelimit.Ask) (item, error) {
 	case a.Look:
 		it.id = 0 // nothing will be charged, so no receipt is needed
 	case it.id == 0 && p.kind == 'h':
-		it.id = max(rand.Uint64(), 1) // every hold has a number, even if nobody can end it
+		it.id = max(rand.Uint64(), 1) // the server stores each request in flight under a number, even if nobody can end it
 	}
 	return it, nil
 }
@@ -273,7 +274,7 @@ const (
 	returnable   = 1  // the reply must contain what is needed to give the charges of this script back
 	withReceipts = 2  // some of the charges have receipts
 	denied       = 4  // a script for another slot has denied the request: this script charges nothing
-	looking      = 8  // only compute answers: charge nothing and change no state; the mode denied is set too
+	looking      = 8  // only compute answers: charge nothing and change no state; only together with the mode denied
 	withWarmup   = 16 // some of the keys warm up
 	rehearsing   = 32 // a dry run: the script writes nothing, but answers as if it had charged the units
 )

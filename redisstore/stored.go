@@ -20,7 +20,7 @@ type Stored struct {
 	// Ask then has "#" and a hash in place of the long text.
 	Hashed bool
 
-	Warms bool // whether the key has a Warmup
+	Warms bool // whether the rule of the state has a Warmup
 }
 
 // Pattern returns a pattern for the command SCAN that matches the names of all states. It also matches a
@@ -76,7 +76,7 @@ func (s *Store) splitName(name string) (letter byte, tag string, rest []string, 
 	return name[0], tag, rest[1:], rest[0] == ""
 }
 
-// A nameReader reads the texts that writeText has written into the name of a key.
+// A nameReader reads the texts in the name of a key, such as a rule or a client, which writeText has written there.
 type nameReader struct {
 	hashed bool // whether one of the texts was a hash
 	failed bool // whether one of the texts was not in the form that writeText writes

@@ -59,7 +59,7 @@ func warmupOf(a *ratelimit.Ask, burst int64) string {
 }
 
 // letterOf returns the letter for the algorithm of the ask, or 0 if the algorithm is unknown. The letter
-// is in upper case if the key warms up.
+// is in upper case if the ask has a Warmup.
 func letterOf(a *ratelimit.Ask) byte {
 	letter := algorithms[a.Algorithm]
 	if letter != 0 && a.Warmup != (ratelimit.Warmup{}) {
@@ -69,5 +69,5 @@ func letterOf(a *ratelimit.Ask) byte {
 }
 
 // The method letter returns the letter by which scripts name the algorithm of the item. The letter is in upper
-// case if the key warms up.
+// case if the ask has a Warmup.
 func (it *item) letter() string { return string(rune(letterOf(it.ask))) }

@@ -1,6 +1,6 @@
 package main
 
-// commands returns all commands, in the order in which they are listed.
+// commands returns all commands, in the order in which the help of the program lists them.
 func commands() []command {
 	return []command{
 		validateCommand,

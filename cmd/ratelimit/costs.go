@@ -40,7 +40,7 @@ func (f *costsFlag) Set(text string) error {
 	return nil
 }
 
-// check returns a usageError if a cost has a unit that none of the rules counts: it would limit nothing.
+// check returns a usageError if a cost has a unit that none of the rules counts, because such a cost would change nothing.
 func (f *costsFlag) check(rules []ratelimit.Rule) error {
 	for _, c := range f.costs {
 		if !counts(rules, c.Unit) {
@@ -64,5 +64,5 @@ func counts(rules []ratelimit.Rule, unit string) bool {
 	return slices.ContainsFunc(rules, func(r ratelimit.Rule) bool { return r.Unit == unit })
 }
 
-// holds reports whether the rule r counts what is running.
+// holds reports whether the rule r limits how many requests run at the same time.
 func holds(r *ratelimit.Rule) bool { return r.Algorithm == ratelimit.AlgorithmInFlight }

@@ -79,13 +79,15 @@ type overridesJSON struct {
 	Overrides []overrideJSON `json:"overrides"`
 }
 
-// same reports whether o is for the client or the addresses of whom and, if whom has rules, for exactly these rules.
+// same reports whether the override o has the client and the address of the override whom. If whom names rules, o must also
+// be for exactly these rules.
 func same(o, whom *ratelimit.Override) bool {
 	rules := func(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
 	return o.Client == whom.Client && o.IP == whom.IP && (len(whom.Rules) == 0 || slices.Equal(rules(o.Rules), rules(whom.Rules)))
 }
 
-// canonical returns o with its IP in the form that the server has.
+// canonical returns o with its IP in the spelling that limiters store. To find this spelling, it sets an override in a limiter
+// of its own, and reads the override back.
 func canonical(ctx context.Context, o ratelimit.Override) (ratelimit.Override, error) {
 	if o.IP == "" {
 		return o, nil
@@ -198,7 +200,8 @@ func printOverridesJSON(t *terminal, s *target, all []ratelimit.Override) error 
 	return t.printJSON(out)
 }
 
-// wide returns the width of the terminal or, if the output is none, one at which no table is cut: names can be pasted from it.
+// wide returns the width of the terminal. If the output is not a terminal, it returns a width at which no table is cut, so that
+// the names in the tables are whole and can be pasted.
 func wide(t *terminal) int {
 	if isTerminal(t.out) {
 		return t.width
@@ -239,7 +242,7 @@ func runPardon(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	}
 	defer s.close()
 	done, others := s.penalized(&o)
-	if err := s.set(ctx, o); err != nil { // also says which rules there are not
+	if err := s.set(ctx, o); err != nil { // the error also names the rules that do not exist
 		return err
 	}
 	if len(done) == 0 && len(others) == 0 {
@@ -266,8 +269,9 @@ func runPardon(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	return nil
 }
 
-// penalized returns the names of the rules with a penalty for which o is a pardon: those whose keys are of one client or one
-// address alone, which the pardon finds in the server, and the others.
+// penalized returns the names of the rules with a penalty that the pardon o names, or of all rules with a penalty if it names
+// none. The list done has those that o pardons: rules whose keys are a single client, or a single address. The list others has
+// the rest, whose keys are not those of one client or address alone.
 func (t *target) penalized(o *ratelimit.Override) (done, others []string) {
 	key := ratelimit.KeyUser
 	if o.IP != "" {
@@ -285,7 +289,7 @@ func (t *target) penalized(o *ratelimit.Override) (done, others []string) {
 	return done, others
 }
 
-// countOf returns n overrides in words.
+// countOf returns a text such as "3 overrides".
 func countOf(n int) string {
 	if n == 1 {
 		return "1 override"

@@ -79,8 +79,8 @@ func (f *logFlags) options() (accesslog.Options, error) {
 	return o, nil
 }
 
-// checkUnits returns a usageError if the flag -field has a cost in a unit that no rule of the players counts. A player may
-// be nil.
+// checkUnits returns a usageError if the flag -field names a unit that no rule in the limiters of the players counts. A player
+// may be nil.
 func (f *logFlags) checkUnits(players ...*replay.Player) error {
 	var rules []ratelimit.Rule
 	for _, p := range players {

@@ -77,7 +77,7 @@ Without -note, the note says who you are: user@host. The server is
 redis://127.0.0.1:6379/0 if none is given.
 `
 
-// whomFlags hold the flags that say for which limiter and for whom an override is.
+// whomFlags hold the flags that name the limiter, and the client or the addresses, whose overrides a command reads or changes.
 type whomFlags struct {
 	server     *serverFlags
 	redis      *string
@@ -114,17 +114,17 @@ func (c *commaFlag) Set(text string) error {
 	return nil
 }
 
-// A target is the limiter in a server whose overrides a command reads or changes.
+// A target is a limiter whose overrides are kept in a Redis server, where a command reads or changes them.
 type target struct {
 	*server
 	name    string
-	limiter *ratelimit.RateLimiter // with the rules of the flag -config; without it, with one rule of no importance
+	limiter *ratelimit.RateLimiter // has the rules of the file -config; without this flag, one rule that decides nothing
 	now     time.Time              // time of the server
 	list    []ratelimit.Override   // all overrides in the server that have not ended
 }
 
-// open connects to the server, and reads the overrides of the limiter there. urls are the arguments that name a server. If
-// others is true, the command concerns one client or address, which must be given.
+// open connects to the server, and reads the overrides of the limiter there. urls are the arguments that name a server. If whom
+// is true, the flag -client or -ip must be given.
 func (w *whomFlags) open(ctx context.Context, urls []string, whom bool) (*target, error) {
 	if *w.redis != "" {
 		urls = append([]string{*w.redis}, urls...)
@@ -169,7 +169,8 @@ func (w *whomFlags) open(ctx context.Context, urls []string, whom bool) (*target
 	return t, nil
 }
 
-// read reads the overrides from the server, and has the limiter know the time of the server.
+// read reads the overrides from the server into t. It also calls the limiter's method Overrides, from which the limiter learns
+// the time of the server.
 func (t *target) read(ctx context.Context) error {
 	return t.within(ctx, func(ctx context.Context) error {
 		c, err := t.store.OverridesSince(ctx, t.name, ratelimit.OverrideVersion{})
@@ -186,12 +187,12 @@ func (t *target) read(ctx context.Context) error {
 	})
 }
 
-// whom returns an override for those whom the flags name.
+// whom returns an override with the client, the address and the rules that the flags name. The caller sets its effect.
 func (w *whomFlags) whom(limiter string) ratelimit.Override {
 	o := ratelimit.Override{Client: *w.client, IP: *w.ip}
 	for _, name := range w.rules {
 		if !*w.exact {
-			name = strings.TrimPrefix(pasted(strings.TrimSpace(name)), limiter+":") // top prints the name of the limiter, too
+			name = strings.TrimPrefix(pasted(strings.TrimSpace(name)), limiter+":") // the command top prints "limiter:rule"
 		}
 		o.Rules = append(o.Rules, name)
 	}
@@ -261,7 +262,7 @@ func runSet(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string, e
 	return err
 }
 
-// set sets the given overrides, all or none. A mistake in them is a usageError.
+// set sets the given overrides in the server, all or none. If the overrides are wrong, the error is a usageError.
 func (t *target) set(ctx context.Context, o ...ratelimit.Override) error {
 	var wrong error
 	err := t.within(ctx, func(ctx context.Context) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// An overrideJSON is an override in JSON.
+// An overrideJSON is an override, such as the block of a client, as commands print it with the flag -json.
 type overrideJSON struct {
 	Client string     `json:"client,omitempty"`
 	IP     string     `json:"ip,omitempty"`
@@ -25,7 +25,7 @@ type overrideJSON struct {
 	Rules  []string   `json:"rules"` // empty for all rules
 	Rate   string     `json:"rate,omitempty"`
 	Until  *time.Time `json:"until"`  // null if it lasts until it is lifted
-	Rest   int64      `json:"restNs"` // nanoseconds until then; 0 if it lasts until it is lifted
+	Rest   int64      `json:"restNs"` // nanoseconds from now to Until; 0 if it lasts until it is lifted
 	Note   string     `json:"note"`
 }
 
@@ -41,8 +41,8 @@ func jsonOf(now time.Time, o ratelimit.Override) overrideJSON {
 	return j
 }
 
-// pasted returns the name that text stands for. Other commands print a name with unprintable characters with escapes, and
-// logs print it in quotation marks.
+// pasted returns the name that a user means by a text, which may be copied from an output. Other commands print the
+// unprintable characters of a name as escapes, and logs also put the name in quotation marks.
 func pasted(text string) string {
 	if len(text) >= 2 && text[0] == '"' && text[len(text)-1] == '"' {
 		var name string
@@ -70,8 +70,8 @@ func who() string {
 	return strings.ToValidUTF8(text[:min(len(text), 256)], "")
 }
 
-// endOf returns a function from the time of the server to the time at which an override ends: after the time in lasts, or at the
-// time in until. The result of that function is zero if both are empty.
+// endOf reads the values of the flags -for (lasts) and -until. It returns a function that takes the time of the server, and
+// returns the time at which the override ends. That time is zero if both flags are empty, and the override then has no end.
 func endOf(lasts, until string) (func(now time.Time) time.Time, error) {
 	switch {
 	case lasts != "" && until != "":
@@ -83,7 +83,7 @@ func endOf(lasts, until string) (func(now time.Time) time.Time, error) {
 		}
 		return func(time.Time) time.Time { return at }, nil
 	case lasts != "":
-		rate, err := ratelimit.ParseRate("1/" + lasts) // a rate knows all units of time
+		rate, err := ratelimit.ParseRate("1/" + lasts) // ParseRate reads all units of time, also days
 		if err != nil || rate.Burst > 0 || rate.Requests != 1 || rate.Per < time.Microsecond {
 			return nil, usageError(fmt.Sprintf("-for is %q: must be a time with its unit, such as 90m, 2h or 7d", shortened(lasts)))
 		}
@@ -105,7 +105,8 @@ func isMistake(err error) bool {
 	return errors.Is(err, ratelimit.ErrInvalidConfig) || errors.Is(err, ratelimit.ErrUnknownRule)
 }
 
-// asFlag returns the text of err, which names a field of an override, with the flag in place of the field.
+// asFlag returns the text of err, an error about a field of an override. The text names the flag in place of the field: -until
+// and not overrides[0].until.
 func asFlag(err error) string {
 	var lines []string
 	for line := range strings.SplitSeq(err.Error(), "\n") {
@@ -164,7 +165,7 @@ func rest(d time.Duration) string {
 	return strings.TrimSuffix((d + time.Minute - 1).Truncate(time.Minute).String(), "0s")
 }
 
-// hints returns what may surprise the one who has set o.
+// hints returns notes about the override o that the user may not expect, such as that it is for all addresses.
 func (t *target) hints(ctx context.Context, o *ratelimit.Override) (hints []string) {
 	prefix, isPrefix := netip.ParsePrefix(o.IP)
 	addr, _ := netip.ParseAddr(o.IP)
@@ -196,8 +197,8 @@ func escaped(names []string) (all []string) {
 	return all
 }
 
-// limiters returns the names of limiters that have keys in the server, sorted. It looks at the first ten thousand names of
-// keys or so. all is true if there are no others.
+// limiters returns the names of limiters that have keys in the server, sorted. It reads about ten thousand keys at most, and
+// stops when it finds the limiter of t. all is true if it has found that limiter or has read all keys.
 func (t *target) limiters(ctx context.Context) (names []string, all bool) {
 	for cursor, steps := uint64(0), 0; steps < 20; steps++ {
 		var keys []string

@@ -38,13 +38,13 @@ requests are denied.
 	run: runReplay,
 }
 
-// A replayJSON is what replay -json prints.
+// A replayJSON is what the command replay prints with the flag -json.
 type replayJSON struct {
 	Config  string   `json:"config"`
 	Against string   `json:"againstConfig,omitempty"`
 	Log     logCount `json:"log"`
 	replay.Report
-	shadowModes string // names of the modes in which rules deny nothing, as text
+	shadowModes string // modes of those rules that deny nothing, such as "advise or shadow"; printed without -json
 }
 
 // maxJSONSpans is the largest number of spans of time that replay -json prints.
@@ -110,7 +110,7 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	return nil
 }
 
-// shadowModes returns the names of the modes of those rules of the player that deny nothing, as text.
+// shadowModes returns the modes of those rules of the player that deny nothing, as a text such as "advise or shadow".
 func shadowModes(p *replay.Player) string {
 	var modes []string
 	for _, r := range allRules(p.Limiter()) {
@@ -135,7 +135,8 @@ func newRuleFlags(fs *flag.FlagSet) ruleFlags {
 	}
 }
 
-// players returns the Players for the files of rules at two paths. The second is nil if its path is empty.
+// players returns a Player, which sends requests to a limiter, for each of the files of rules at two paths. The second
+// Player is nil if its path is empty.
 func (f ruleFlags) players(clock *replay.Clock, config, against string) (first, second *replay.Player, err error) {
 	if first, err = f.player(clock, config); err == nil && against != "" {
 		second, err = f.player(clock, against)
@@ -189,8 +190,8 @@ type decisionJSON struct {
 	Rule       string            `json:"rule"`
 }
 
-// writeDecisions calls the given function. It passes this function another function, which writes one request and its
-// answer to w, as a line of JSON.
+// writeDecisions calls work, a function that decides on the requests of a log. It passes work the function each, which
+// writes one request and its answer to w as a line of JSON.
 func writeDecisions(w io.Writer, work func(each func(*accesslog.Entry, ratelimit.Result) error) error) error {
 	b := bufio.NewWriterSize(w, 1<<16)
 	e := json.NewEncoder(b)

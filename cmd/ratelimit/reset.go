@@ -75,7 +75,7 @@ func runReset(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string)
 	return printReset(t, s.address, before, after)
 }
 
-// printReset prints what was left in the rules at the server with this address, before and after a reset.
+// printReset prints how many units were left in each rule before and after a reset, and the address of the server.
 func printReset(t *terminal, address string, before, after ratelimit.Explanation) error {
 	if len(before.Rules) == 0 {
 		fmt.Fprintf(t.out, "%s: reset in all rules whose keys are made of what was given\n", address)
@@ -101,7 +101,8 @@ func printReset(t *terminal, address string, before, after ratelimit.Explanation
 	return err
 }
 
-// oneOfEach returns costs of one unit of each kind that one of the rules counts, of as many kinds as a request may have.
+// oneOfEach returns a cost of one unit for each kind of unit that the rules count. It returns at most 16 costs, because a
+// request may not have more.
 func oneOfEach(rules []ratelimit.Rule) (costs []ratelimit.Cost) {
 	for _, r := range rules {
 		c := ratelimit.Cost{Unit: r.Unit, N: 1}

@@ -66,8 +66,8 @@ type simulation struct {
 	window  time.Duration
 	targets []sim.Target
 	costs   []ratelimit.Cost // what each request costs in other units than requests
-	hold    time.Duration    // how long each request runs; 0 if the flag is not set
-	rules   []ratelimit.Rule // rules of all targets
+	hold    time.Duration    // how long each request runs; 0 if the flag -hold is not set
+	rules   []ratelimit.Rule // rules of all limiters in targets
 	limit   string           // for printing: the rate, or the path of the file of rules
 	limited ratelimit.Rate   // value of the flag -rate; zero if there is the flag -config instead
 }
@@ -218,7 +218,8 @@ func (f *simulateFlags) read(given map[string]bool) (*simulation, error) {
 	return s, nil
 }
 
-// checkHold returns a usageError if the flag -hold, which is set if given is true, has no meaning.
+// checkHold returns a usageError if the flag -hold is out of range, or if no rule limits how many requests run at once. The
+// argument given says whether the flag is set.
 func (s *simulation) checkHold(given bool) error {
 	switch {
 	case given && (s.hold <= 0 || s.hold > traffic.MaxDuration):

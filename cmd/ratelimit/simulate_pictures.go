@@ -117,7 +117,7 @@ func (s *simulation) panels(out *sim.Outcome) []chart.Panel {
 			p.Title = plain(r.Name) + ": " + string(r.Algorithm) + " " + r.Rate.String()
 		}
 		if s.window > 0 && len(p.Series) > 2 {
-			p.Series = append(p.Series[:1], p.Series[2]) // removes the line of the limit: it is for windows of another length
+			p.Series = append(p.Series[:1], p.Series[2]) // removes the line of the limit, which is for windows of another length
 		}
 		panels = append(panels, p)
 	}

@@ -135,7 +135,7 @@ func (s *simulation) remarks(outcomes []*sim.Outcome) (remarks []string) {
 	return remarks
 }
 
-// costText says what each request costs, if it costs more than requests.
+// costText says what each request costs. It is empty if the requests cost no other units than requests.
 func (s *simulation) costText() string {
 	if len(s.costs) == 0 {
 		return ""
@@ -147,7 +147,8 @@ func (s *simulation) costText() string {
 	return strings.Join(texts, ", and ")
 }
 
-// assumptions returns lines about rules that the flags do not describe the traffic for.
+// assumptions returns lines about rules for which a flag is missing, such as -cost for a rule that counts tokens, and about
+// rules that count a request for a shorter time than it runs.
 func (s *simulation) assumptions() (lines []string) {
 	for i := range s.rules {
 		r := &s.rules[i]
@@ -199,7 +200,8 @@ func (s *simulation) table(outcomes []*sim.Outcome) string {
 // maxName is the largest number of characters that a table shows of a name.
 const maxName = 22
 
-// truncate returns the first maxName characters of a text. It returns a shorter text as it is.
+// truncate returns a text of at most maxName characters as it is. It cuts a longer one to maxName characters, the last of
+// which is then "…".
 func truncate(text string) string {
 	if runes := []rune(text); len(runes) > maxName {
 		return string(runes[:maxName-1]) + "…"
@@ -273,7 +275,8 @@ func (s *simulation) textChart(outcomes []*sim.Outcome, width int) string {
 		s.partText(bins), chart.Number(highest, 0), t.String())
 }
 
-// The functions named offered, granted and denied return one of the counts of a bin.
+// The functions named offered, granted and denied return one of the counts of a Bin, which counts the requests in one part of
+// the duration.
 func offered(b sim.Bin) int { return b.Offered }
 func granted(b sim.Bin) int { return b.Admitted }
 func denied(b sim.Bin) int  { return b.Offered - b.Admitted }
@@ -312,7 +315,7 @@ func (s *simulation) printCSV(w io.Writer, outcomes []*sim.Outcome) error {
 	return c.WriteAll(records)
 }
 
-// costsJSON returns what each request costs in each unit but requests, by the unit.
+// costsJSON returns, for each unit other than requests, how many of them each request costs.
 func (s *simulation) costsJSON() map[string]int {
 	costs := make(map[string]int)
 	for _, c := range s.costs {

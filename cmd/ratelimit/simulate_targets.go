@@ -59,8 +59,8 @@ func (s *simulation) useAlgorithms(rate, names string) (err error) {
 	return nil
 }
 
-// useFile makes one target from the rules in the file at path. If the flag -endpoint is not set, the requests are
-// sent to the endpoints that these rules name.
+// useFile makes one target (a limiter to test) from the rules in the file at path. If the flag -endpoint is not set,
+// the requests are sent to the endpoints that these rules name.
 func (s *simulation) useFile(path string) error {
 	policy := ratelimit.WithFailurePolicy(ratelimit.FailClosed) // has no effect, because no rule has a store here
 	f, l, err := loadRules(path, policy)

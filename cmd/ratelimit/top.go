@@ -67,18 +67,18 @@ type topKey struct {
 	name       string        // full name of the key in the Redis server
 }
 
-// A watch reads the states of rules from a Redis server, once or again and again.
+// A watch reads from a Redis server how much of its limit each key has left, once or again and again.
 type watch struct {
 	*server
 	rules   map[string]ratelimit.Rule
-	names   []string // names of the rules, the longest name first
+	names   []string // names of the rules, the longest name first, because one name may be the end of another
 	name    string   // name of the limiter to show; if it is empty, all limiters are shown
 	maxKeys int      // largest number of keys to print for each rule
 	count   int64
 	pause   time.Duration
 }
 
-// lookTogether is the largest number of states that are read by one call of a Redis script.
+// lookTogether is the largest number of keys whose states are read by one call of a Redis script.
 const lookTogether = 20
 
 func runTop(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
@@ -189,7 +189,8 @@ func (w *watch) rule(s *redisstore.Stored) (r ratelimit.Rule, ok bool) {
 	return r, ok && r.Algorithm == s.Ask.Algorithm && s.Warms == (r.Warmup != ratelimit.Warmup{})
 }
 
-// afterName returns what follows the name of the rule r in the field Ask.Rule of a stored state.
+// afterName returns what follows the name of the rule r in the field Ask.Rule of a stored state: a zero byte and the unit of
+// the rule, if it has a unit.
 func afterName(r *ratelimit.Rule) string {
 	if r.Unit == "" {
 		return ""

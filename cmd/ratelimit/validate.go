@@ -121,7 +121,7 @@ func ignoredCodes(text string) (map[string]bool, error) {
 // validate returns the problems and findings in the file at path. It returns an error only if it cannot read the
 // file.
 func validate(path string, o lint.Options) ([]report, error) {
-	// Rules without a failure policy get FailClosed, because lint has no finding about FailClosed.
+	// Rules that do not say what happens while a store fails get FailClosed, about which lint has no finding.
 	f, l, err := loadRules(path, ratelimit.WithFailurePolicy(ratelimit.FailClosed))
 	if err != nil {
 		reports := problemsOf(err)
@@ -130,7 +130,7 @@ func validate(path string, o lint.Options) ([]report, error) {
 		}
 		return reports, nil
 	}
-	if err := l.ReloadOverrides(); err != nil { // the rules are checked as if there were none
+	if err := l.ReloadOverrides(); err != nil { // removes the overrides, because the rules are checked as if there were none
 		return nil, err
 	}
 	findings, err := lint.Check(l, o)

@@ -89,7 +89,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
 	err = g.model(r.Context(), string(prompt), func(piece string, tokens int) error {
 		used += tokens
-		_ = out.SetWriteDeadline(time.Now().Add(10 * time.Second)) // a client that does not read loses its slot
+		_ = out.SetWriteDeadline(time.Now().Add(10 * time.Second)) // the write fails after 10 s if the client does not read
 		if _, err := io.WriteString(w, piece); err != nil {
 			return err
 		}
@@ -115,7 +115,8 @@ func repeat(ctx context.Context, prompt string, emit func(piece string, tokens i
 	return nil
 }
 
-// inRedis returns the options of a limiter that has its state in the Redis server at url, for so many processes.
+// inRedis returns the options of a limiter that keeps its state in the Redis server at url. The argument replicas is the
+// number of processes that share the server.
 func inRedis(url string, replicas int) ([]ratelimit.Option, error) {
 	where, err := redis.ParseURL(url)
 	if err != nil {

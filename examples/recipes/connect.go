@@ -19,7 +19,7 @@ import (
 // such as "/shop.v1.Items/Get". A stream counts as one request, which is charged when it is opened.
 type forConnect struct {
 	limiter *ratelimit.RateLimiter
-	address *httplimit.Middleware // turns an address into a key
+	address *httplimit.Middleware // turns the address of a client into the client's key in the limiter
 	proxies httplimit.Proxies
 }
 
@@ -64,7 +64,7 @@ func (i *forConnect) limit(ctx context.Context, spec connect.Spec, peer connect.
 	}
 	denied := connect.NewError(connect.CodeResourceExhausted, errors.New("too many requests"))
 	switch httplimit.Status(i.limiter, err, res) {
-	case http.StatusServiceUnavailable: // FailClosed has denied, or the call has ended
+	case http.StatusServiceUnavailable: // the store has failed, and FailClosed denies all requests; or the call has ended
 		denied = connect.NewError(connect.CodeUnavailable, errors.New("temporarily unavailable"))
 	case http.StatusInternalServerError:
 		return connect.NewError(connect.CodeInternal, errors.New("the limiter could not decide"))

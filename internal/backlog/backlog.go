@@ -1,4 +1,5 @@
-// Package backlog keeps messages that could not be sent, for as long as they are of use.
+// Package backlog keeps messages to a store that could not be sent, so that they can be sent again later. A message
+// is dropped when it is of no use any more.
 package backlog
 
 import (
@@ -11,10 +12,10 @@ import (
 // maxMessages is the largest number of messages in a Backlog. If there are more, the oldest ones are dropped.
 const maxMessages = 1 << 16
 
-// A Backlog is a queue of messages that could not be sent. Each is dropped when its time is over. The zero
-// Backlog is empty. It is safe for concurrent use by multiple goroutines.
+// A Backlog is a queue of messages that could not be sent, oldest first. Each message is dropped at an instant that
+// the caller of Add gives. The zero Backlog is empty. A Backlog is safe for concurrent use by multiple goroutines.
 type Backlog[M any] struct {
-	size atomic.Int32 // the length of the field list
+	size atomic.Int32 // the length of the field list, for readers without the lock
 
 	mu   sync.Mutex
 	list []entry[M] // guarded by mu
@@ -36,8 +37,9 @@ func (b *Backlog[M]) Add(message M, until keytable.Instant) {
 	b.size.Store(int32(len(b.list)))
 }
 
-// Send calls send with the oldest messages, at most n of them, if there are any. If send fails, the messages
-// stay in the Backlog. Messages that are of no use any more are dropped. The function now reads the clock.
+// Send calls the function send with the oldest messages, at most n of them. It does not call send if there are none.
+// If send fails, the messages go back into the Backlog. Messages that are of no use any more are dropped. The
+// function now reads the clock.
 func (b *Backlog[M]) Send(now func() keytable.Instant, n int, send func(messages []M) error) {
 	if b.size.Load() == 0 {
 		return

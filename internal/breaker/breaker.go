@@ -33,8 +33,8 @@ type breaker struct {
 	failures atomic.Int32          // failed calls in a row, while the breaker is closed
 
 	mu      sync.Mutex             // held while the field pause changes
-	probing bool                   // whether a probe is under way; guarded by mu
-	counted [failuresToOpen]uint64 // numbers of the failed calls that failures counts, 0 for a call without a number; guarded by mu
+	probing bool                   // whether a probe (test call) is under way; guarded by mu
+	counted [failuresToOpen]uint64 // the failed calls in a row, each by its parameter call of the method failed; guarded by mu
 }
 
 // A pause is a time in which a breaker refuses all calls.
@@ -50,7 +50,7 @@ type passage struct {
 }
 
 // admit permits a call at the instant now, or returns an error if it refuses the call. After a
-// permitted call, the caller must call succeeded, failed or abandoned.
+// permitted call, the caller must say how the call ended: by succeeded, failed or abandoned.
 func (b *breaker) admit(now keytable.Instant) (passage, error) {
 	// If the clock has stepped back to before the pause, the pause counts as over.
 	// Otherwise, the pause might last for very long.
@@ -96,8 +96,8 @@ func (b *breaker) succeeded(p passage) {
 }
 
 // failed notes that the call that the passage p permitted has failed with the error err at the instant
-// now. It reports whether this failure opens a breaker that was closed. The function wrap changes the
-// error that refused callers get.
+// now. It reports whether this failure opens a breaker that was closed. While the breaker is open, callers
+// are refused with an error that the function wrap makes.
 //
 // The parameter call is the number of the call. If several callers have shared one call of the store,
 // they all pass the same number, so that the failure counts once. Otherwise, the number is 0.
@@ -107,7 +107,7 @@ func (b *breaker) failed(p passage, now keytable.Instant, err error, call uint64
 	last := b.pause.Load()
 	switch {
 	case p.probe:
-	case last != nil: // the breaker has opened after it permitted this call
+	case last != nil: // the breaker has opened since it permitted this call, so the failure changes nothing
 		return false
 	case !b.enough(call):
 		return false

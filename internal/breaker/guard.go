@@ -10,12 +10,14 @@ import (
 // errPanicked is the error that the breakers get for a call of a store that panicked.
 var errPanicked = errors.New("it panicked")
 
-// Guard makes one call of the store, which the Pass has permitted, by running the function in the last
-// parameter. Guard then tells the breakers how the call ended. The function now reads the clock. If the
-// store panics, the call counts as failed, and the panic goes on.
+// Guard makes one call of the store, which the Pass has permitted, by running the function call. Guard
+// then tells the breakers how the call ended. The function now reads the clock. If the store panics, the
+// call counts as failed, and the panic goes on.
 //
-// Guard uses four methods of the error of a call, if [errors.As] finds them: Answered, Call, Later and
-// Parts. Package ratelimit describes the first three; for Parts, see [Blamed].
+// Guard uses four methods of the error of a call, if [errors.As] finds them. Answered reports whether the
+// store has answered; then the call counts as successful. Parts returns the parts that failed. Call returns a
+// number that all callers of one shared call have in common. If the caller has given up before the call
+// ended, Later calls a function once the call has ended.
 func (s *Set) Guard(ctx context.Context, pass Pass, now func() keytable.Instant, call func() error) error {
 	returned := false
 	defer func() {
@@ -28,7 +30,7 @@ func (s *Set) Guard(ctx context.Context, pass Pass, now func() keytable.Instant,
 		s.Succeeded(pass)
 		return nil
 	}
-	var later interface{ Later(f func(err error)) } // declared after the return for success, because it allocates memory
+	var later interface{ Later(f func(err error)) } // declared here, because it allocates memory: a successful call must not
 	switch {
 	case ctx.Err() == nil:
 		s.ended(pass, now, err, false)
@@ -41,9 +43,9 @@ func (s *Set) Guard(ctx context.Context, pass Pass, now func() keytable.Instant,
 	return err
 }
 
-// The method ended tells the breakers that a call of the store has ended with the error err, or without
-// an error if err is nil. The Pass had permitted the call. The parameter left is true if the caller gave
-// up; err then does not say whether the store would have answered.
+// The method ended tells the breakers that a call of the store, which the Pass had permitted, has ended
+// with the error err or, if err is nil, with success. The parameter left is true if the caller gave up
+// before the store answered; err then does not say whether the store would have answered.
 func (s *Set) ended(pass Pass, now func() keytable.Instant, err error, left bool) {
 	var answering interface{ Answered() bool }
 	var shared interface{ Call() uint64 }

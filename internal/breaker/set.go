@@ -20,7 +20,7 @@ const MaxParts = 64
 // failed, and stays open until a probe (a test call) succeeds.
 type Set struct {
 	list []breaker         // one breaker for each part, at the index that is the number of the part
-	wrap func(error) error // changes an error of the store, or a refusal, into the error that callers get
+	wrap func(error) error // makes the error that callers get from an error of the store, or from a refusal
 
 	asked     atomic.Uint64 // the parts for which a call was ever permitted, one bit for each part
 	openCount atomic.Int32  // number of breakers that are open
@@ -31,7 +31,7 @@ type Set struct {
 }
 
 // New returns the breakers of a store with this number of parts, which is at most [MaxParts]. The
-// function wrap changes the errors that callers get, which are errors of the store and refusals.
+// function wrap makes the error that callers get from an error of the store or from a refusal.
 func New(parts int, wrap func(error) error) *Set {
 	return &Set{list: make([]breaker, parts), wrap: wrap}
 }
@@ -56,8 +56,8 @@ type Pass struct {
 	probes uint64 // the parts in the field parts whose breaker is open, so that the call is a probe for them
 }
 
-// Probed returns a Pass for the same parts, but without probes. A caller whose probe with the Pass p
-// has succeeded makes a second call of the store with the new Pass.
+// Probed returns a Pass for a second call of the same parts, after a call with the Pass p has succeeded.
+// The second call is no probe, because the success has closed the breakers.
 func (p Pass) Probed() Pass { return Pass{parts: p.parts} }
 
 // The method to returns the permission that the Pass p gives for one part of the store: for a normal call,
@@ -68,8 +68,9 @@ func (p Pass) to(part int) passage { return passage{probe: p.probes&Bit(part) !=
 // refuses the call. After a permitted call, the caller must call Succeeded, Failed or Abandoned with
 // the Pass.
 //
-// Admit does not wait. All callers try the parts in the same order, so that they cannot all refuse each
-// other: if several callers come when the pauses of all their parts are over, one of them gets a Pass.
+// Admit does not wait: while another caller probes one of the parts, Admit refuses the call. All callers try
+// the parts in the same order, so that they cannot all refuse each other: if several callers come when the
+// pauses of all their parts are over, one of them gets a Pass.
 func (s *Set) Admit(parts uint64, now keytable.Instant) (p Pass, err error) {
 	for part := range each(parts) {
 		one, err := s.list[part].admit(now)

@@ -1,9 +1,9 @@
-// Package calendar knows the windows of time that a limit may be counted in, besides windows of a fixed
-// length since the Unix epoch: the days, weeks, months and years of a time zone.
+// Package calendar cuts time into the days, weeks, months or years of a time zone, for a limit such as 1000
+// requests per month.
 //
 // A [Window] is what a text such as "month Europe/Berlin" describes. The [Calendar] of a Window finds the
-// begin and the end of the window that contains an instant. Windows and calendars do not change, and are
-// safe for concurrent use by multiple goroutines.
+// begin and the end of the day, week, month or year that contains an instant. Windows and calendars do not
+// change, and are safe for concurrent use by multiple goroutines.
 package calendar
 
 import (
@@ -16,27 +16,27 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
-// A Window says how time is cut into the windows in which the units of a limit are counted. The zero Window
-// cuts it at the multiples of a fixed length since the Unix epoch, and [First] is the one whose windows begin
-// with the first use. Every other Window is that of a [Calendar].
+// A Window says how time is cut into the windows in which the units of a limit are counted. With the zero
+// Window, windows have a fixed length and begin at its multiples since the Unix epoch. With [First], they have
+// a fixed length and begin with the first use. With any other Window, they are those of a [Calendar].
 //
 // Two Windows that mean the same are equal by ==, and have the same text. But two names of one zone, such as
-// "Asia/Calcutta" and "Asia/Kolkata", are two zones here.
+// "Asia/Calcutta" and "Asia/Kolkata", count as two zones.
 type Window struct {
-	text     string    // as String returns it
-	calendar *Calendar // nil for the zero Window and for First; one for each text, because of the map loaded
+	text     string    // what String returns
+	calendar *Calendar // nil for the zero Window and for First; all Windows with the same text share one Calendar
 }
 
-// First is the Window whose windows have a fixed length, and begin for each key with its first use after the
-// end of the window before.
+// First is the Window whose windows have a fixed length. A window of a key begins when the key is first used, and
+// the next one when the key is first used after the end of the window before.
 var First = Window{text: first}
 
 const first = "first"
 
-// A Part is a part of the description of a Window that can be wrong.
+// A Part names a part of the description of a Window, to say in an [Error] which part is wrong.
 type Part string
 
-// The parts of a description.
+// The parts of the description of a Window, such as "month from day 15 Europe/Berlin".
 const (
 	PartUnit Part = "unit"
 	PartZone Part = "zone"
@@ -44,13 +44,13 @@ const (
 	PartForm Part = "form" // the order of the words in a text
 )
 
-// An Error is the reason why there is no Window of some description.
+// An Error says why a description describes no Window.
 type Error struct {
 	Part   Part   // the part that is wrong
 	Reason string // what a good value of the part is, such as "must be from 1 to 28"
 }
 
-// Error returns the reason, which begins with the name of the part unless that is [PartForm].
+// Error returns the reason, such as "its day must be from 1 to 28". For [PartForm], it does not name the part.
 func (e *Error) Error() string {
 	if e.Part == PartForm {
 		return e.Reason
@@ -61,9 +61,9 @@ func (e *Error) Error() string {
 // Form is the reason in the error for a text that is not in one of the known forms.
 const Form = `must look like "day", "week Europe/Berlin", "month from day 15 Europe/Berlin" or "first"`
 
-// Parse returns the Window that text describes: a unit, then "from day" and a number if a month begins on
-// another day than the first, then a zone unless it is UTC. The text "first" is that of [First], and the empty
-// text that of the zero Window. Parse reads all that [Window.String] returns. An error is an [*Error].
+// Parse returns the Window that text describes. The text consists of a unit; then "from day" and a number, if
+// months do not begin on the first day; then a zone, if it is not UTC. The text "first" describes [First], and
+// the empty text the zero Window. Parse reads every text that [Window.String] returns. An error is an [*Error].
 func Parse(text string) (Window, error) {
 	if w, ok := known(text); ok {
 		return w, nil
@@ -137,28 +137,29 @@ const maxDay = 28
 
 var dayForm = fmt.Sprintf("must be from 1 to %d: not every month has a later day", maxDay)
 
-// A unit is a unit of the calendar.
+// A unit is a unit of the calendar, such as a month.
 type unit uint8
 
 const (
-	noUnit unit = iota // the unit of a Window that is not one of a calendar
+	noUnit unit = iota // for First and the zero Window, which have no calendar
 	day
 	week
 	month
 	year
 )
 
-// unitNames are the names of the units, and the other texts that may stand in the place of a unit.
+// unitNames are the names of the units. The text "first" stands in the place of a unit.
 var unitNames = []string{noUnit: first, day: "day", week: "week", month: "month", year: "year"}
 
-// fixed are units of time that have the same length everywhere, with their names in errors.
+// The map fixed has names of units of time that no Window needs, because they have the same length everywhere. Its
+// values are the names that errors use for these units.
 var fixed = map[string]string{
 	"s": "a second", "sec": "a second", "second": "a second", "seconds": "a second",
 	"m": "a minute", "min": "a minute", "minute": "a minute", "minutes": "a minute",
 	"h": "an hour", "hr": "an hour", "hour": "an hour", "hours": "an hour",
 }
 
-// unitOf returns the unit with this name.
+// unitOf returns the unit with this name. It returns noUnit for "first" and for the empty name.
 func unitOf(name string) (unit, error) {
 	if name == "" {
 		return noUnit, nil
@@ -177,23 +178,24 @@ func unitOf(name string) (unit, error) {
 	return noUnit, &Error{PartUnit, reason}
 }
 
-// String returns the text of w that [Parse] reads, such as "month from day 15 Europe/Berlin". A zone UTC and
-// the day 1 do not occur in it.
+// String returns the text of w that [Parse] reads, such as "month from day 15 Europe/Berlin". The text leaves
+// out the zone UTC and the day 1.
 func (w Window) String() string { return w.text }
 
 // Calendar returns the calendar of w, or nil for the zero Window and for [First].
 func (w Window) Calendar() *Calendar { return w.calendar }
 
-// loaded has the calendar of each text of which a Window has been made, and the zone of each name in them. It keeps them
-// for as long as the process runs, so that equal texts share one calendar. There can be at most 31 calendars for each
-// zone of the machine: 28 kinds of months, and a day, a week and a year. All of the 597 zones of 2026 take 6 MB.
+// loaded has the calendar of each text of which a Window has been made, and each zone in these texts by its name. It
+// keeps them for as long as the process runs, so that equal texts share one calendar. Its memory is bounded: a zone
+// has at most 31 calendars, one each for days, weeks and years, and 28 for months, which can begin on day 1 to 28. All
+// of the 597 zones of 2026 take 6 MB.
 var loaded = struct {
 	sync.RWMutex
 	calendars map[string]*Calendar
 	zones     map[string]*zone
 }{calendars: make(map[string]*Calendar), zones: make(map[string]*zone)}
 
-// known returns the Window with the text that [Window.String] returns, if it has been made before.
+// known returns the Window whose String is text. If no such Window has been made before, ok is false.
 func known(text string) (w Window, ok bool) {
 	switch text {
 	case "":
@@ -210,7 +212,8 @@ func known(text string) (w Window, ok bool) {
 	return Window{c.text, c}, true
 }
 
-// insert returns the Window with this text. Its calendar is c, unless another goroutine has inserted one.
+// insert returns the Window with this text, and stores its calendar in the map loaded. The calendar is c, unless
+// another goroutine has already stored one for this text.
 func insert(text string, c *Calendar) Window {
 	loaded.Lock()
 	defer loaded.Unlock()

@@ -8,20 +8,20 @@ import (
 // A Calendar cuts time into the days, weeks, months or years of a zone. The instants at which it cuts are
 // called edges.
 //
-// A date begins at the least instant from which on the local date is never before it. On most days that is
-// midnight. If clocks are set back over midnight, it is the second midnight; if they are set forward over it,
-// it is the instant at which they are set. A date that a zone skips has no instants: the window of the day
-// before ends where that of the day after begins. A window of days, weeks, months or years begins with its
-// first date, and ends where the first date of the next window begins.
+// A date begins at the first instant from which on the local date is never before it. On most days that is
+// midnight. If clocks are set back over midnight, it is the second midnight; if they are set forward over
+// midnight, it is the instant at which they are set. A date that a zone skips has no instants: the window of
+// the day before ends where that of the day after begins. A window of days, weeks, months or years begins with
+// its first date, and ends where the first date of the next window begins.
 //
-// Invariant: edges are whole seconds, or an end of the range of int64 nanoseconds since the Unix epoch.
+// Invariant: an edge is a whole second, or the smallest or the largest int64 of nanoseconds since the Unix epoch.
 type Calendar struct {
 	zone *zone
 	unit unit
-	day  int    // the day on which a month begins; otherwise 1
-	text string // of the Window
+	day  int    // the day on which months begin; 1 for all other units
+	text string // what String of its Window returns; the function insert sets it
 
-	shortest, longest int64 // lengths of windows, in nanoseconds
+	shortest, longest int64 // lengths of the shortest and of the longest window, in nanoseconds
 }
 
 // newCalendar returns the calendar of a unit in the zone z.
@@ -34,13 +34,13 @@ func newCalendar(u unit, day int, z *zone) *Calendar {
 // Edges returns the begin and the end of the window that contains the instant now, in nanoseconds since the
 // Unix epoch: begin <= now < end. The next window is the one that contains the instant end.
 //
-// Edges before the year 1678 or after the year 2262 may not be int64 nanoseconds. Edges then returns the
-// smallest or the largest int64. The window of the largest int64 ends there, too, although it contains it.
+// For an edge before the year 1678 or after the year 2262 that no int64 can hold, Edges returns the smallest or
+// the largest int64. So if now is the largest int64, it is equal to end.
 func (c *Calendar) Edges(now int64) (begin, end int64) {
 	sec := floor(now, int64(time.Second))
 	at := c.zone.at(sec)
-	// Every window that has begun by now begins with a local date that is not after the current one. It is the
-	// last such window, unless clocks will be set back over its first date, so that it has not begun yet.
+	// Begin with the window that contains the current local date. If clocks will be set back over its first date,
+	// this window has not begun yet, and an earlier one contains the instant now.
 	from := c.firstDate(floor(sec+c.zone.spans[at].offset, daySeconds))
 	to := c.nextFirst(from)
 	b := c.zone.begin(from, at)
@@ -58,12 +58,12 @@ func (c *Calendar) Shortest() int64 { return c.shortest }
 func (c *Calendar) Longest() int64 { return c.longest }
 
 // MaxTouched returns how many windows a closed interval of this length, in nanoseconds, can touch at most. It
-// is a bound: not every length has an interval that touches so many.
+// is an upper bound: for some lengths, no interval touches so many.
 //
-// Between the first and the last window that an interval touches, there are only windows that lie in it as a
-// whole, and that are at most length-1 nanoseconds long together. Each is at least as long as the shortest.
-// And if they have a number of dates, they last so many days of 24 hours, or less by what clocks were set
-// forward since their begin.
+// An interval can touch two windows in part: the first and the last. All others lie in the interval as a whole,
+// and last at most length-1 nanoseconds together. Two bounds limit their number. Each of them is at least as
+// long as the shortest window. And together, they last 24 hours for each of their dates, less the time by which
+// clocks were set forward meanwhile: at most the difference between the largest and the smallest offset.
 func (c *Calendar) MaxTouched(length uint64) uint64 {
 	if length == 0 {
 		return 1
@@ -76,11 +76,11 @@ func (c *Calendar) MaxTouched(length uint64) uint64 {
 	return 2 + n
 }
 
-// monthsDays has, for each number of months that follow each other, the fewest days that they have together.
+// monthsDays has at index n the fewest days that n months in a row have together.
 var monthsDays = [...]uint64{0, 28, 59, 89, 120, 150, 181, 212, 242, 273, 303, 334}
 
-// maxInDays returns how many windows that follow each other have at most this number of dates together. Of
-// years it may be more, because it does not count leap days.
+// maxInDays returns how many windows in a row can have at most n dates together. For months and years, the result
+// may be too large, because it takes each year to have 365 days.
 func (c *Calendar) maxInDays(n uint64) uint64 {
 	switch c.unit {
 	case week:
@@ -98,7 +98,8 @@ func (c *Calendar) maxInDays(n uint64) uint64 {
 }
 
 // lengths returns the lengths of the shortest and of the longest window, in nanoseconds. A window has an
-// unusual length only if the offset of the zone changes in it, or at one of its ends.
+// unusual length only if the offset of the zone changes in it or at one of its ends, so only such windows are
+// measured.
 func (c *Calendar) lengths() (shortest, longest int64) {
 	days := [...][2]int64{day: {1, 1}, week: {7, 7}, month: {28, 31}, year: {365, 366}}[c.unit]
 	shortest, longest = days[0]*daySeconds*int64(time.Second), days[1]*daySeconds*int64(time.Second)
@@ -132,7 +133,7 @@ func (c *Calendar) firstDate(date int64) int64 {
 	return date
 }
 
-// nextFirst returns the first date of the next window. The parameter first is the first date of a window.
+// nextFirst returns the first date of a window. The parameter first is the first date of the window before it.
 func (c *Calendar) nextFirst(first int64) int64 {
 	switch c.unit {
 	case week:

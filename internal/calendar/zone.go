@@ -16,25 +16,25 @@ type zone struct {
 	// until the next one.
 	spans []span
 
-	minOffset, maxOffset int64 // of all spans, in seconds
+	minOffset, maxOffset int64 // the smallest and the largest offset of all spans, in seconds
 }
 
 // A span is a span of time in which local time differs from UTC by the same amount.
 type span struct {
 	from   int64 // its first second since the Unix epoch
-	offset int64 // seconds to add to UTC
+	offset int64 // seconds to add to UTC for the local time
 }
 
-// The first and the last second since the Unix epoch for which a zone knows the offset. The first is that of the
-// smallest int64 in nanoseconds. The last is a bit later than that of the largest, because clocks may be set back
-// over the beginning of a date.
+// The first and the last second since the Unix epoch for which a zone knows the offset. The first contains the
+// smallest instant that is an int64 in nanoseconds. The last is two days after the largest such instant, because
+// where a date begins can depend on a change of the clocks soon afterwards.
 const (
 	minSecond = math.MinInt64/int64(time.Second) - 1
 	maxSecond = math.MaxInt64/int64(time.Second) + 2*daySeconds
 )
 
-// newZone returns the zone of a location. It asks for all changes of the offset at once, which makes the
-// search for edges fast: a location knows only rules for the years to come.
+// newZone returns the zone of a location. It lists all changes of the offset once, which makes later searches
+// fast: a location computes changes in future years from a rule, each time that it is asked.
 func newZone(l *time.Location) *zone {
 	z := &zone{minOffset: math.MaxInt64, maxOffset: math.MinInt64}
 	for sec := minSecond; sec <= maxSecond; {
@@ -50,13 +50,13 @@ func newZone(l *time.Location) *zone {
 		}
 		next := end.Unix()
 		if next <= sec {
-			// ZoneBounds takes each year to have 365 days. On the 366th, it returns an end that has passed. The
-			// rules by which it does this change an offset on other days only.
+			// On the 366th day of a year, ZoneBounds may return an end that has passed, because it takes each year
+			// to have 365 days. No rule for future years changes an offset on that day, so go on with the next day.
 			next = floor(sec, daySeconds)*daySeconds + daySeconds
 		}
 		sec = next
 	}
-	z.spans[0].from = math.MinInt64 / 2 // far from the end, so that sums do not overflow
+	z.spans[0].from = math.MinInt64 / 2 // before all instants, but not so small that sums overflow
 	z.spans = slices.Clip(z.spans)
 	return z
 }
@@ -74,12 +74,12 @@ func (z *zone) at(sec int64) int {
 	return low
 }
 
-// begin returns the second at which a date begins, which is a number of days since 1970-01-01: the least
-// second from which on the local date is never before it. The search begins at the index near of a span, and
-// is fast if the date begins near that span.
+// begin returns the second at which a date begins: the first second from which on the local date is never
+// before it. The date is given as a number of days since 1970-01-01. The search begins at the span with the
+// index near, and is fast if the date begins near that span.
 //
-// The local date is before the given one in the first part of a span, or in all of it, or not at all. The last
-// span of which it is before in some part says when it is so for the last time.
+// Call a second early if the local date is then before the given date. Within a span, the early seconds come
+// first. So begin finds the last span that has early seconds, and returns the second after them.
 func (z *zone) begin(date int64, near int) int64 {
 	midnight := date * daySeconds // in local time, as seconds
 	i := near
@@ -124,7 +124,8 @@ func loadZone(name string) (*zone, error) {
 
 var utcZone = newZone(time.UTC)
 
-// zoneFrom returns the zone with this name. It calls load if the name can be that of a zone.
+// zoneFrom returns the zone with this name. It calls the function load, which reads the zone, only if the name
+// can be that of a zone.
 func zoneFrom(name string, load func(name string) (*time.Location, error)) (*zone, error) {
 	names := strings.Fields(zoneNames)
 	listed := slices.Contains(names, name)
@@ -149,9 +150,9 @@ const maxZoneName = 64
 
 // canBeZone reports whether a zone that is not among names can have this name.
 //
-// Each part of a name begins with a capital letter. So the other files of the database are no zones, such as
+// Each part of the name must begin with a capital letter. This refuses other files of the time zone database, such as
 // "right/Europe/Berlin", whose days have leap seconds, and "localtime", which is another zone on each machine. A name
-// that differs from one in names by capital letters is refused too: some file systems would find its file.
+// that is in names, but with other capital letters, is refused too: some file systems would find a file for it.
 func canBeZone(name string, names []string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || part[0] < 'A' || part[0] > 'Z' {
@@ -184,7 +185,8 @@ func unknownZone(name string, names []string) string {
 	}
 }
 
-// isAbbreviation reports whether name looks like "CEST" or "PST". The names that are similar to it are other zones.
+// isAbbreviation reports whether name looks like "CEST" or "PST". No error suggests a similar name for it, because that
+// would be another zone.
 func isAbbreviation(name string) bool {
 	return len(name) <= len("CEST") && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }

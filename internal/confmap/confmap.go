@@ -2,9 +2,9 @@
 // them, and reports all their problems at once.
 //
 // A [Node] is one map and its path in the config, such as "configs[3].algoConfig". A [Reader] reads
-// the fields of nodes. A field that is wrong does not stop it: it collects the problem, with the
-// path of the field, and goes on. It reads numbers as the decimals that were written, so that 0.1
-// is exactly a tenth, see [Decimal]. For an unknown name, it suggests a similar one, see [Nearest].
+// the fields of nodes. If a field is wrong, the Reader records the problem, with the path of the
+// field, and goes on. It reads numbers as the decimals that were written, so that 0.1 is exactly a
+// tenth, see [Decimal]. For an unknown name, it suggests a similar one, see [Nearest].
 //
 // A config may come from an untrusted source. The time and memory that a large or deep config takes
 // are therefore bounded, and so is the length of an error.
@@ -27,8 +27,8 @@ const (
 	MaxPath     = 240  // the most bytes of a path that an error shows
 )
 
-// A Reader reads nodes and collects their problems. The problems are in the order in which the
-// fields are read, so the error for a config is the same each time.
+// A Reader reads nodes, which are the maps of a config, and collects their problems. The problems are
+// in the order in which the fields are read, so the error for a config is the same each time.
 //
 // A Reader must be used by one goroutine only.
 type Reader struct {
@@ -37,24 +37,24 @@ type Reader struct {
 
 	problems []error // the problems that Err lists, at most MaxProblems
 	skipped  int     // number of problems that are counted, but not listed
-	copied   int     // how large all copies of maps and lists are so far, about in values; the method pay adds to it, and bounds it
+	copied   int     // the cost of all copies of maps and lists so far, about the number of their values; the method pay bounds it
 }
 
 // NewReader returns a Reader whose errors are made by two functions of the caller. The function problem
-// makes the error for one field from its path, a description of its value and a text that says what a
-// good value is. The function more makes the last error of a list, which says that n further problems
-// are not listed.
+// makes the error for one field from its path, a description of its value and the reason, a text that says
+// what a good value is. The function more makes the last error of a long list, which says that n further
+// problems are not listed.
 func NewReader(problem func(field, value, reason string) error, more func(n int) error) *Reader {
 	return &Reader{problem: problem, more: more}
 }
 
-// Reject reports that the value of a field is wrong. The parameter field is the path of the field, value
-// describes its value, and reason says what a good value is.
+// Reject reports that the value of a field is wrong, as a problem that Err returns. The parameter field is the
+// path of the field, value describes its value, and reason says what a good value is.
 func (r *Reader) Reject(field, value, reason string) {
 	r.Report(r.problem(field, value, reason))
 }
 
-// Report reports a problem whose error the caller has made.
+// Report adds a problem, whose error the caller has made, to those that Err returns.
 func (r *Reader) Report(err error) {
 	if len(r.problems) == MaxProblems {
 		r.skip(1)

@@ -5,14 +5,14 @@ import (
 	"reflect"
 )
 
-// MaxDepth is how deep maps and lists may be nested in a map that is copied.
+// MaxDepth is how deep maps and lists may be nested in a map that is copied or compared.
 const MaxDepth = 100
 
 // The bounds on the cost of all copies of one Reader together. A value has a cost of 1. A map or
 // list costs more, because it takes more memory.
 const (
 	maxValues  = 1 << 19 // largest cost of all maps that are copied
-	maxCopies  = 2       // number of copies of each map: the caller stores one copy and passes the other on
+	maxCopies  = 2       // how often each map is copied: the caller stores one copy and passes the other on
 	costOfList = 8       // cost of a map or list, in addition to the cost of its values
 )
 
@@ -56,8 +56,8 @@ func (r *Reader) pay(values int) bool {
 	return r.copied <= maxCopies*maxValues
 }
 
-// copyValue returns a copy of v, and reports whether v may be copied. depth is the number of maps and
-// lists that contain v. If v is nil, the copy is the zero reflect.Value.
+// copyValue returns a copy of v. If v is too large or nested too deep, ok is false. The parameter depth is
+// the number of maps and lists that contain v. If v is a nil interface, the copy is the zero reflect.Value.
 func (r *Reader) copyValue(v reflect.Value, depth int) (c reflect.Value, ok bool) {
 	if v.Kind() == reflect.Interface {
 		v = v.Elem()

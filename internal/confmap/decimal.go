@@ -18,7 +18,7 @@ type Decimal struct {
 	neg    bool
 	digits string
 	exp    int
-	single bool // whether the number was a float32, which is less precise than a float64
+	single bool // whether the number was a float32, which has fewer correct digits than a float64
 }
 
 // maxExp is the largest absolute value of an exponent. A larger exponent is replaced by maxExp: numbers
@@ -27,8 +27,8 @@ const maxExp = 100_000_000
 
 // NumberOf returns v as a Decimal, and reports whether v is a finite number of one of Go's types, or a
 // json.Number. A float becomes the shortest decimal that is read as the same float: 0.1, not
-// 0.1000000000000000055. A time.Duration is not accepted, because it has a unit, and the field may have
-// another one.
+// 0.1000000000000000055. A time.Duration is not accepted: it counts nanoseconds, and the field of the config
+// may count another unit.
 func NumberOf(v any) (Decimal, bool) {
 	switch v := v.(type) {
 	case json.Number:
@@ -162,8 +162,8 @@ func (x Decimal) Float() (float64, error) {
 	return strconv.ParseFloat(s, 64)
 }
 
-// Rat returns x as a fraction, exactly. Its time and memory grow with Point and Places, so the
-// caller must check first that they are small.
+// Rat returns x as a fraction, exactly. The time and memory that it takes grow with x.Point() and
+// x.Places(), so the caller must check first that these two are small.
 func (x Decimal) Rat() *big.Rat { return x.leading(len(x.digits)) }
 
 // leading returns x with only its first digits, and 0 in place of the others. first is the number of

@@ -11,9 +11,8 @@ const usedDigits = 40
 // is not close to a simple fraction, or is exactly a simple fraction. x must be above 0, and its Point
 // must be small, see [Decimal.Rat].
 //
-// A simple fraction is one with a small denominator. Every decimal is close to some fraction, but fewer
-// than one in 1,000 decimals are close to a simple fraction by chance; the bounds below are chosen for
-// that.
+// A simple fraction is one with a small denominator. Every decimal is close to some fraction, but the bounds
+// below are so small that by chance fewer than one in 1,000 decimals is close to a simple fraction.
 func (x Decimal) RoundedFraction() *big.Rat {
 	significant := min(x.Places(), len(x.digits)) // number of digits after the point, without the zeros right after the point
 	// A number with at most asWritten significant decimals counts as not rounded. The variable largest is

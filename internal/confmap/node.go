@@ -17,10 +17,10 @@ type Node struct {
 	fields map[string]any    // the map, if its type is map[string]any
 	mixed  map[any]any       // the map, if its type is map[any]any, whose keys need not be strings
 	typed  reflect.Value     // the map, if it has another type
-	inline bool              // whether the function Inline has made the node
+	inline bool              // whether the config has a plain value in the place of the map, see Inline
 	given  map[string]string // for each field, the name that the map uses for the field; nil until Match is called
 	strays shortlist         // the keys of the map that Match does not take as fields
-	typos  map[string]bool   // the fields that were given by a misspelt name, see Misspelt
+	typos  map[string]bool   // the fields that were probably given by a misspelt name, see Misspelt
 }
 
 // NodeOf returns a Node for the map v. It reports whether v is a map of a type that a Node can hold. A
@@ -177,7 +177,7 @@ func (n *Node) Describe(name string) string {
 }
 
 // Misspelt reports whether one of the fields with these names was probably given under a wrong name.
-// [Reader.Unknown] has reported that name, so the field need not be reported as missing too.
+// [Reader.Unknown] has reported the wrong name, so the field need not be reported as missing too.
 func (n *Node) Misspelt(names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return n.typos[name] })
 }

@@ -1,12 +1,12 @@
 package confmap
 
-// A Schema says which fields a map may have, and by which names they may be given. Names that
-// [Fold] makes equal are the same.
+// A Schema says which fields a map may have, and by which names they may be given. Capital letters,
+// "_" and "-" in a name do not matter, see [Fold].
 type Schema struct {
 	// Fields are the names of the fields.
 	Fields []string
 
-	byName map[string]string // maps each name of a field, in the form of Fold, to the field
+	byName map[string]string // maps each name of a field, as Fold returns it, to the field
 }
 
 // NewSchema returns the Schema of these fields. The map aliases has further names, each with the field
@@ -33,9 +33,9 @@ func (s *Schema) Field(name string) (field string, ok bool) {
 	return field, ok
 }
 
-// Match finds the fields of schemas in the map of the node n. From then on, the methods of n and of a
-// [Reader] find a field by its own name, even if the map uses another name for it. [Reader.Unknown]
-// reports the keys that name no field.
+// Match finds the fields of the given schemas in the map of the node n. From then on, the methods of n and
+// of a [Reader] find a field by its own name, even if the map uses another name for it. [Reader.Unknown]
+// reports the keys of the map that name no field.
 //
 // If the map has several names of one field, Match takes the field's own name or, without that, the
 // first name in alphabetical order. Unknown reports the names that were not taken.
@@ -64,7 +64,7 @@ func (n *Node) Match(schemas ...*Schema) {
 }
 
 // Drop removes from the node n the fields of a schema that Match has found. [Reader.Unknown] then
-// reports them.
+// reports them as it reports keys that name no field.
 func (n *Node) Drop(schema *Schema) {
 	for _, field := range schema.Fields {
 		if name, ok := n.given[field]; ok {

@@ -1,13 +1,13 @@
-// Package costs computes what a request costs in each of its units.
+// Package costs computes what a request costs in each unit that rules count, such as requests or tokens.
 package costs
 
-// A Cost is how many units of one kind a request costs.
+// A Cost says how many units of one kind a request costs, such as 500 tokens.
 type Cost = struct {
 	Unit string // what is counted; "" for requests
 	N    int    // how many
 }
 
-// UnitForm says what a unit that [ValidUnit] refuses must be.
+// UnitForm says what the name of a unit must look like. It is part of the error for a name that [ValidUnit] refuses.
 const UnitForm = `must have at most 64 bytes: lower-case letters, digits, "-", "_" and "."`
 
 // ValidUnit reports whether a rule can count units with this name.
@@ -22,7 +22,7 @@ func ValidUnit(unit string) bool {
 	return len(unit) <= 64
 }
 
-// Index searches the slice all for the Cost with this unit. It returns its index, or -1 if there is none.
+// Index returns the index in the slice all of the Cost with this unit, or -1 if all has no such Cost.
 func Index(all []Cost, unit string) int {
 	for i := range all {
 		if all[i].Unit == unit {
@@ -33,9 +33,9 @@ func Index(all []Cost, unit string) int {
 }
 
 // Of returns how many units a request takes from a rule that counts the given unit. The slice all has the costs of the
-// request by their units. If it has no cost for the unit "" (requests), the parameter requests is that cost, but at
-// least 1. If asked is false, the rule does not apply to the request: its unit is not "" and all has no cost for it, or
-// its unit is "" and all has a cost of 0 for it.
+// request, one for each unit. If the unit is "" (requests) and all has no cost for it, the request takes as many units
+// as the parameter requests says, but at least 1. If asked is false, the rule does not apply to the request. For the
+// unit "", this is so if all has a cost of 0 for it; for any other unit, if all has no cost for it.
 func Of(all []Cost, requests int, unit string) (n int64, asked bool) {
 	for i := range all {
 		if c := &all[i]; c.Unit == unit {
@@ -45,8 +45,8 @@ func Of(all []Cost, requests int, unit string) (n int64, asked bool) {
 	return int64(max(requests, 1)), unit == ""
 }
 
-// Complete returns a copy of all, the costs of a request. Unless the request costs 0 requests, the first element of the
-// copy is its cost in requests, whose unit is "". If all is empty, Complete returns nil.
+// Complete returns a copy of all, the costs of a request. The first element of the copy is the cost in requests, whose
+// unit is ""; it is left out if the request costs 0 requests. If all is empty, Complete returns nil.
 func Complete(all []Cost, requests int) (costs []Cost) {
 	if len(all) == 0 {
 		return nil
@@ -62,8 +62,8 @@ func Complete(all []Cost, requests int) (costs []Cost) {
 	return costs
 }
 
-// Used returns how many units a request has used, of n units that it was charged. The slice actual has the units that
-// it has used, by kind. If actual has no entry for the given unit, Used returns n.
+// Used returns how many of the given units a request has really used, after it was charged n of them. The slice actual
+// says what the request has used. If actual has no entry for the unit, Used returns n.
 func Used(actual []Cost, unit string, n int64) int64 {
 	if i := Index(actual, unit); i >= 0 {
 		return int64(actual[i].N)

@@ -24,20 +24,20 @@ const (
 	numTotals
 )
 
-// The indices of the counters in Table and Sums that only the keys of a rule count.
+// The indices of the counters that only the tables of keys count. They are indices in Table and Sums, not in Totals.
 const (
 	Evicted = numTotals + iota
 	Overflowed
 	numAll
 )
 
-// A Row describes a counter. It has the fields of Counter in the root package.
+// A Row describes a counter. It has the same fields as the type Counter of the root package.
 type Row struct {
 	Field  string // the name of the field in RuleStats
 	Name   string // name for a metric, without a prefix
-	Result string // what was decided, if Name is "requests"
-	Unit   string // what is counted
-	Help   string // what is counted, as a sentence
+	Result string // what was decided, such as "denied", if Name is "requests"; otherwise empty
+	Unit   string // what is counted, in a word, such as "request" or "key"
+	Help   string // what is counted, as a sentence for people
 }
 
 // Table has a row for each counter. A new counter also needs a field of RuleStats, in the same order, and a call of
@@ -67,16 +67,16 @@ var Table = [numAll]Row{
 		"Of the requests, those charged to the budget that keys share beyond the bound on their number."},
 }
 
-// Totals are the counts of a rule that its keys do not keep: decisions by a store, a failure policy or a custom
-// limiter, errors, units given back, and replays (answers of an earlier grant). They are safe for concurrent use by
-// multiple goroutines.
+// Totals are those counts of a rule that its table of keys does not keep: decisions by a store, a failure policy or a
+// custom limiter, errors, units given back, and replays (answers of an earlier grant). They are safe for concurrent use
+// by multiple goroutines.
 type Totals [numTotals]atomic.Uint64
 
 // Add adds n to the counter with this index, such as Errors.
 func (t *Totals) Add(counter int, n uint64) { t[counter].Add(n) }
 
-// Decided counts a decision by a rule that denies requests, or that is in shadow and only observes. Such a rule may advise
-// the caller of its denials.
+// Decided counts one decision of a rule. The parameter shadow is true for a rule that only observes, so that its denials
+// stop no request. The parameter advises is true if such a rule tells the caller of its denials.
 func (t *Totals) Decided(granted, shadow, advises bool) {
 	switch {
 	case granted:
@@ -90,7 +90,8 @@ func (t *Totals) Decided(granted, shadow, advises bool) {
 	}
 }
 
-// Keep adds the counts c of keys that have decided while the store failed, and that new keys replace.
+// Keep adds the counts c of a table of keys that has decided while the store failed. A new table, whose counts begin at
+// 0, replaces that table.
 func (t *Totals) Keep(c keytable.Counts) {
 	var s Sums
 	s.AddKeys(c, true)
@@ -110,7 +111,7 @@ func (t *Totals) Sums() (s Sums) {
 // Sums are the values of all counters of a rule, in the order of Table.
 type Sums [numAll]uint64
 
-// AddKeys adds the counts c of the keys of the rule. degraded is true if these keys decide only while the store fails.
+// AddKeys adds the counts c of a table of keys. degraded is true if this table decides only while the store fails.
 func (s *Sums) AddKeys(c keytable.Counts, degraded bool) {
 	s[Allowed] += c.Allowed
 	s[Denied] += c.Denied

@@ -7,8 +7,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/penalty"
 )
 
-// A Bar has the strikes of one rule with a Penalty, and says whether they block the request that the rule's [Part] asks about.
-// The zero Bar is that of a rule without a Penalty, which blocks nothing.
+// A Bar belongs to one rule with a Penalty, which blocks a key for some time after many denials. The Bar has the counted denials
+// (the strikes) of the rule's keys, and says whether the key of the request is blocked. The zero Bar, for a rule without a Penalty,
+// blocks nothing.
 type Bar struct {
 	Strikes *penalty.Table // the denials of all keys of the rule in this process; nil if the rule has no Penalty
 	Blocks  bool           // whether the key is blocked, so that the answer of the Part is a denial
@@ -20,7 +21,8 @@ func (b *Bar) Rest(t *Timeline, p *Part) time.Duration {
 	return rest
 }
 
-// rest does what Rest does. It also returns the instant at which it has looked, if the rule has a Penalty.
+// rest does what Rest does. It also returns the instant at which it has looked, or 0 if no block can apply: without a Penalty, in
+// shadow, or if p has its answer already.
 func (b *Bar) rest(t *Timeline, p *Part) (rest time.Duration, now keytable.Instant) {
 	if b.Strikes == nil || p.Keys == nil || p.Shadow {
 		return 0, 0
@@ -29,8 +31,8 @@ func (b *Bar) rest(t *Timeline, p *Part) (rest time.Duration, now keytable.Insta
 	return b.Strikes.Rest(p.Hash, now), now
 }
 
-// Deny denies the part p if its key is blocked. Then p has its answer before DecideAll, and its field Keys is nil. Apart from
-// the block, the answer is what the keys would say.
+// Deny denies the part p (one rule of a request) if its key is blocked. It writes the denial into p and sets p.Keys to nil, so that
+// DecideAll takes over this answer. The fields that a block does not change, such as Limit, are those that the keys would answer.
 func (b *Bar) Deny(t *Timeline, p *Part) {
 	rest, now := b.rest(t, p)
 	if rest == 0 {
@@ -42,8 +44,9 @@ func (b *Bar) Deny(t *Timeline, p *Part) {
 	b.deny(p, rest)
 }
 
-// Strike counts the denial of a request, by a rule with a Penalty, as a strike of the key of the part p, unless p would grant the
-// request. If the key is blocked from now on, p becomes a denial for that time. begun says whether this strike has begun the block.
+// Strike is called for a denied request. If the part p (one rule of the request) denies it, and is not in shadow, Strike counts one
+// more denial of its key. After enough of them, the key is blocked: then p becomes a denial that lasts until the block ends. begun
+// says whether this denial has begun the block.
 func (b *Bar) Strike(p *Part, whose penalty.Whose, now keytable.Instant) (begun bool) {
 	if p.Keys == nil || p.Shadow || p.Granted() || p.N == 0 {
 		return false
@@ -55,9 +58,9 @@ func (b *Bar) Strike(p *Part, whose penalty.Whose, now keytable.Instant) (begun 
 	return begun
 }
 
-// Learn notes what a store has said about the key of the part p, of a rule with a Penalty: b.Blocks says whether it is blocked,
-// and p.RetryAfter for how long. So a failure policy that decides in this process obeys the block, too. news says whether the
-// block was not known.
+// Learn notes in this process what a store has answered about the key of the part p: b.Blocks says whether the key is blocked, and
+// p.RetryAfter for how long. So the block holds also while the store fails and this process decides alone. news reports whether the
+// store says that the key is blocked and this process did not know it.
 func (b *Bar) Learn(p *Part, whose penalty.Whose, now keytable.Instant) (news bool) {
 	known := b.Strikes.Rest(p.Hash, now) > 0
 	if !b.Blocks {

@@ -4,9 +4,10 @@ package engine
 // rather than b. The parameter passes says whether the request passes, and the parameter earlier whether the
 // rule of a comes first.
 //
-// If the request is denied, the longer RetryAfter wins. One exception: in a Part with the field Ends, the units
-// may come back sooner than RetryAfter says, so the denial of such a Part loses against the denial of any other
-// Part. If the request passes, the answer with fewer units left wins. In a tie, the earlier rule wins.
+// If the request is denied, the longer RetryAfter wins. One exception: if the field Ends of a Part is set, its
+// units come back when running work ends, maybe sooner than RetryAfter says. So the denial of such a Part loses
+// against the denial of any other Part. If the request passes, the answer with fewer units left wins. In a tie,
+// the earlier rule wins.
 func Binds(a, b *Part, passes, earlier bool) bool {
 	switch {
 	case !passes:

@@ -15,7 +15,7 @@ type Book struct {
 	time      *Timeline
 	open      func(algorithm string, r Rate, w *Warmup) (*Ledger, error)
 	onRestart func()
-	maxKeys   int // how many keys of a rule can have strikes
+	maxKeys   int // the largest number of keys of a rule whose denials (strikes) are counted
 
 	mu      sync.Mutex
 	rules   map[ruleName]*Ledger        // guarded by mu
@@ -32,7 +32,7 @@ type ruleName struct {
 // A Charge is one request to a Book for units of one key, and the answer of the Book.
 type Charge struct {
 	Rule, Algorithm string // names of the rule that the key belongs to, and of its algorithm
-	Key             string // which key of the rule
+	Key             string // the key to charge
 
 	Rate    Rate          // the limit from now on
 	Warmup  *Warmup       // how the limit of a new key grows from now on; nil if a new key has the full limit
@@ -44,8 +44,8 @@ type Charge struct {
 	HoldFor time.Duration // for how long the charge can be given back
 
 	Penalty   penalty.Rule // when denials block the key; zero if they do not
-	NoStrike  bool         // whether a denial does not count for the Penalty
-	Penalized bool         // for the answer: whether the key is blocked
+	NoStrike  bool         // whether a denial does not count as one of those after which the Penalty blocks the key
+	Penalized bool         // part of the answer: whether the key is blocked by the Penalty
 
 	Verdict               // the answer of the Book
 	Delay   time.Duration // how long to delay the request, if it is granted
@@ -54,9 +54,9 @@ type Charge struct {
 func (c *Charge) name() ruleName { return ruleName{c.Rule, c.Algorithm, c.Warmup != nil} }
 
 // NewBook returns an empty Book. For a rule that is new to the Book, the Book calls the function open,
-// which makes the rule's Ledger for the algorithm, the rate and the Warmup of the first charge. The
-// Book calls onRestart when it forgets all states. At most maxKeys keys of a rule can have strikes or a
-// block by a Penalty.
+// which makes the rule's Ledger for the algorithm, the rate and the Warmup of the first charge. The Book
+// calls onRestart when it forgets all states. The denials (strikes) of at most maxKeys keys of a rule are
+// counted for its Penalty.
 func NewBook(t *Timeline, maxKeys int, open func(algorithm string, r Rate, w *Warmup) (*Ledger, error), onRestart func()) *Book {
 	b := &Book{time: t, open: open, onRestart: onRestart, maxKeys: maxKeys,
 		rules: make(map[ruleName]*Ledger), strikes: make(map[ruleName]*penalty.Table)}
@@ -133,7 +133,8 @@ func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err erro
 	return false, nil
 }
 
-// penalties returns the table of the strikes of the rule of c, or nil if denials of c do not count.
+// penalties returns the table that counts the denials (strikes) of the keys of c's rule, or nil if
+// denials of c do not count.
 func (b *Book) penalties(c *Charge) *penalty.Table {
 	if c.Shadow || c.Penalty.After == 0 {
 		return nil
@@ -147,7 +148,8 @@ func (b *Book) penalties(c *Charge) *penalty.Table {
 	return t
 }
 
-// penalize makes the answer of c a denial for the time rest, unless that is 0.
+// penalize makes the answer of c a denial for the time rest, because its key is blocked. If rest is 0, it
+// does nothing.
 func (c *Charge) penalize(rest time.Duration) {
 	if rest > 0 {
 		c.Penalized, c.Delay = true, 0
@@ -155,7 +157,8 @@ func (c *Charge) penalize(rest time.Duration) {
 	}
 }
 
-// Pardon forgets the strikes and the blocks of the key of each charge.
+// Pardon forgets, for the key of each charge, the denials that were counted for the Penalty, and ends a
+// block of the key.
 func (b *Book) Pardon(charges []Charge) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,11 +7,12 @@ import "github.com/ratelimit-go/ratelimit/internal/keytable"
 // in these algorithms consists of numbers of granted units, which mean the same under any limit.
 type Counts[S, C any] struct{}
 
-// Clone returns a copy of s, whose state is a struct without pointers. A log has a Clone of its own.
+// Clone returns a copy of s, which is a struct without pointers. The algorithm that keeps a log of instants has a method
+// Clone of its own.
 func (Counts[S, C]) Clone(s *S) S { return *s }
 
-// Inherit returns the state for a key that shared the state s and now gets its own: a copy, with the same counts. A log has
-// an Inherit of its own.
+// Inherit returns the state for a key that shared the state s and now gets its own: a copy, with the same counts. The
+// algorithm that keeps a log of instants has a method Inherit of its own.
 func (Counts[S, C]) Inherit(s *S, _ keytable.Instant) S { return *s }
 
 // Resize leaves the state of a key as it is, because a count means the same under any limit.

@@ -23,7 +23,7 @@ type Question struct {
 	Hash    keytable.Hash // the hash of the key that the request charges
 	Want    Wanted        // the rate to decide at
 	N       int64         // how many units the request asks for; 0 asks whether one unit would be granted, and charges nothing
-	Ends    bool          // whether units come back when other requests end, so that RetryAfter is only a bound, see [NewInFlight]
+	Ends    bool          // whether units come back when running work ends, maybe sooner than RetryAfter says, see [NewInFlight]
 	Shadow  bool          // whether the rule only observes: its denial stops no request. It is charged if it grants and the request passes
 	Advises bool          // for a rule in shadow: whether the caller is told of its denials, which then have a count of their own
 
@@ -50,7 +50,7 @@ func (q *Question) intent(do Intent) Intent {
 	return Look
 }
 
-// ask asks the locked key of the part p, and stores the answer in p.
+// ask asks the key of the part p, which is locked, whether it grants the request, and stores the answer in p.
 func (p *Part) ask(now keytable.Instant, do Intent) {
 	p.Verdict, p.Delay, p.Receipt = p.shard.step(p.Hash, p.Want, now, p.Units(), p.intent(do))
 }
@@ -213,7 +213,8 @@ func takeAll(parts []Part, order *Order, now keytable.Instant, last int) (passes
 				p.Verdict, p.Delay, p.Receipt = p.shard.chargeAndUnlock(p.Hash, p.Want.Tier, now, p.N, take)
 				p.shard = nil
 			} else {
-				// As p.ask(now, Look) does, but without a call that the compiler does not inline: it takes 3 % of the decision.
+				// The same as p.ask(now, Look), written out: the compiler does not inline that call, which took 3 % of the
+				// decision's time.
 				p.Verdict, p.Delay, p.Receipt = p.shard.step(p.Hash, p.Want, now, p.Units(), Look)
 			}
 		}
@@ -260,7 +261,8 @@ func askAll(parts []Part, order *Order, now keytable.Instant) (passes, late bool
 	return passes, late && passes
 }
 
-// take returns the Intent with which to charge a key by the order o.
+// take returns the Intent with which a key is charged: it says whether the charge is real, and whether it can
+// be given back later.
 func (o *Order) take() Intent {
 	switch {
 	case o.Mode == ModeDryRun:

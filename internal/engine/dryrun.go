@@ -13,8 +13,8 @@ type Found struct {
 	Place    Place // where the state of the key is stored; 0 if Part.Keys is nil
 	Receipts int   // how many charges of the key can still be given back
 
-	Verdict Verdict       // what Keys.Revoke would return after the charge; set only if Order.Revocable is set and the part grants
-	Delay   time.Duration // the Delay that Keys.Revoke would return together with Verdict
+	Verdict Verdict       // the next answer if the charge were given back; set only if Order.Revocable is set and the part grants
+	Delay   time.Duration // the Delay of the answer in the field Verdict
 }
 
 // A Place says where the table stores the state of a key.
@@ -27,7 +27,8 @@ const (
 	Shared                   // the key has no slot: what it used is counted together with all other keys without a slot
 )
 
-// find fills in the element o.Found[i] for the part p at the instant now. The key of p is locked.
+// find writes into o.Found[i] what a dry run finds out about the part p at the instant now. The key of p
+// is locked.
 func (o *Order) find(i int, p *Part, now keytable.Instant) {
 	for len(o.Found) <= i { // a part whose field Keys is nil gets the zero Found
 		o.Found = append(o.Found, Found{})
@@ -51,8 +52,9 @@ func (k *ratedKeys[S, C]) Place(h keytable.Hash, now keytable.Instant) (Place, i
 	return (*ratedShard[S, C])(shard).place(h, now)
 }
 
-// Held returns what the key with hash h holds at the instant now. For a key without a state, these are the
-// holds that all such keys share. If the charges of the rule are not holds, Held returns zeros.
+// Held returns how many units of the key with hash h running work holds at the instant now, and for how
+// long. For a key without a state, these are the units that all such keys hold together. If the rule does
+// not limit running work, Held returns zeros.
 func (k *ratedKeys[S, C]) Held(h keytable.Hash, now keytable.Instant) Held {
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
@@ -135,8 +137,8 @@ func (ps *ratePlans[S, C]) dryRun(
 	return v, delay, charged, own
 }
 
-// revoked returns the answer that Keys.Revoke would return if n units were charged and then revoked. It
-// changes only copies of states.
+// revoked returns the answer that a request for n units would get if n units had been charged just before
+// and given back again. It changes only copies of states.
 func (s *ratedShard[S, C]) revoked(h keytable.Hash, want Wanted, now keytable.Instant, n int64) (v Verdict, delay time.Duration) {
 	ps, shard, seen := s.Algorithm, (*tableShard[S, C])(s), now
 	p, _ := ps.pick(want)

@@ -26,9 +26,9 @@ type Algorithm[S, C any] interface {
 	// If the instant now is before the last charge of the key, Step decides at the instant of that
 	// charge. The durations in v still count from now, see [StepAhead].
 	//
-	// The debt of s drains at the rate of the configuration pace. Usually, pace is the configuration on
-	// which Step is called. It is a slower configuration if keys of several rates share the debt, or if
-	// the key is to change from a slower rate to this one.
+	// The debt of s (the granted units that still count) drains at the rate of the configuration pace.
+	// Usually, pace is the configuration on which Step is called. It is a slower configuration if keys of
+	// several rates share the debt, or if the key is to change from a slower rate to this one.
 	Step(s *S, pace C, now keytable.Instant, n int64, charge bool) (v Verdict, delay time.Duration)
 
 	// Carry is the first step of a change of the rate, and Resize is the second. Carry converts the
@@ -68,7 +68,7 @@ type Algorithm[S, C any] interface {
 	Exceed(s *S, now keytable.Instant, n int64)
 
 	// Reached returns the earliest instant at which a decision on the state s is possible. If the clock
-	// shows an earlier instant, Step decides at this instant.
+	// shows an earlier instant, Step decides as if it showed the instant that Reached returns.
 	Reached(s *S) keytable.Instant
 
 	// Clone returns a copy of s that shares no memory with it.

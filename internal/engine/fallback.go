@@ -30,8 +30,9 @@ type fallback struct {
 	time    *Timeline
 }
 
-// NewFallback returns the Keys that decide for a rule with the rates r while its store fails. At most
-// maxKeys keys have states of their own. The function open makes the Keys of one of the two states.
+// NewFallback returns the Keys that decide for a rule with the rates r while its store fails. They keep two
+// states for each key, for at most maxKeys keys. NewFallback calls the function open twice, to make the Keys
+// for each of the two states.
 func NewFallback(
 	t *Timeline, r Rates, maxKeys int, open func(t *Timeline, r Rates, maxKeys int) (Keys, error),
 ) (Keys, error) {
@@ -150,7 +151,7 @@ func (f *fallback) Reset(h keytable.Hash, want Wanted) bool {
 }
 
 func (f *fallback) Admit(r *Rate) error {
-	return cmp.Or(f.Keys.Admit(r), f.granted.Admit(r)) // both are called: each forgets rates of its own
+	return cmp.Or(f.Keys.Admit(r), f.granted.Admit(r)) // both are called, because each keeps rates of its own and forgets the unused ones
 }
 
 func (f *fallback) Change(r Rates) (func(now keytable.Instant), error) {
@@ -185,7 +186,8 @@ func (f *fallback) lock(h keytable.Hash, now keytable.Instant) (lockedShard, key
 	return s, now, false
 }
 
-// lockBoth does what lock does, and returns the shard with its own type.
+// lockBoth locks both states of the key with hash h, as the method lock does, and returns the shard with its
+// own type.
 func (f *fallback) lockBoth(h keytable.Hash, now keytable.Instant) (*fallbackShard, keytable.Instant) {
 	s := fallbackShards.Get().(*fallbackShard)
 	s.keys = f
@@ -194,7 +196,8 @@ func (f *fallback) lockBoth(h keytable.Hash, now keytable.Instant) (*fallbackSha
 	return s, now
 }
 
-// Unlock unlocks both states, and counts no answer.
+// Unlock unlocks both states of the key, and counts no answer. It is called if the clock panics while the key
+// is locked.
 func (s *fallbackShard) Unlock() { s.finish(0, keytable.Uncounted) }
 
 func (s *fallbackShard) finish(now keytable.Instant, t keytable.Tally) {
@@ -204,8 +207,9 @@ func (s *fallbackShard) finish(now keytable.Instant, t keytable.Tally) {
 	fallbackShards.Put(s)
 }
 
-// step charges both states or none: it first looks at one of them, then asks the other one, and charges the
-// first only if the other has granted. The verdict v is that of a request which needs the units of both.
+// step charges both states of the key or none. It first looks at the state in s.granted. If that state has
+// the units, step charges the other state and, if the other state grants them, s.granted too. The verdict v
+// is the answer to a request that needs the units of both.
 func (s *fallbackShard) step(
 	h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent,
 ) (v Verdict, delay time.Duration, id Receipt) {

@@ -7,7 +7,7 @@ import "github.com/ratelimit-go/ratelimit/internal/keytable"
 func AdmitAll(parts []Part) {
 	for i := range parts {
 		if p := &parts[i]; p.Want.Rate != nil && p.Keys != nil {
-			_ = p.Keys.Admit(p.Want.Rate) // the method refusal returns the same error again
+			_ = p.Keys.Admit(p.Want.Rate) // the decision reports the same error later, by the method refusal
 		}
 	}
 }
@@ -28,11 +28,11 @@ func (k *ratedKeys[S, C]) Admit(r *Rate) error {
 }
 
 // forgetRates forgets the rates that no key uses any more: it evicts the keys that owe nothing, and gives the
-// remaining keys new plans (rates with their configurations) for the same rates. Nothing else in the states
-// of the keys changes. It does so only if k still has the given plans (old). If an earlier call has made
-// these, it also requires that the number of rates added or refused since then is at least a quarter of the
-// largest number of rates. So all keys are visited rarely, even if all rates are in use. It returns the plans
-// that k has then.
+// remaining keys new plans (rates with their configurations) for the same rates. Nothing else in the states of
+// the keys changes. It does nothing if another call has replaced the given plans (old) meanwhile. It also does
+// nothing if an earlier call has made these plans and, since then, fewer new rates were added or refused than
+// a quarter of the largest number of rates: to visit all keys takes long, and stays rare even if all rates are
+// in use. It returns the plans that k then has.
 func (k *ratedKeys[S, C]) forgetRates(old *ratePlans[S, C]) *ratePlans[S, C] {
 	k.changing.Lock()
 	defer k.changing.Unlock()
@@ -71,7 +71,7 @@ func (k *ratedKeys[S, C]) renewLocked(r Rates, before func(*ratePlans[S, C])) er
 			s.setPlan(to.id)
 		}
 	})
-	ps.successor(old.slowestPlan(), successors) // adds the slowest rate that a request has asked for, see twoRates
+	ps.successor(old.slowestPlan(), successors) // keeps a plan for the slowest rate that a key may have used, see twoRates
 	k.plans.Store(ps)
 	return nil
 }

@@ -101,8 +101,8 @@ func (k *ratedKeys[S, C]) Hold(
 	return v, delay, id, false
 }
 
-// held returns the number of the hold that was just granted to the key with state s. It returns 0 if
-// nothing was granted, or if the charges of the rule are not holds.
+// held returns the number of the hold (units that running work uses until it ends) that was just granted to
+// the key with state s. It returns 0 if nothing was granted, or if the charges of the rule are not holds.
 func (p *ratePlan[S, C]) held(s *S, granted bool) Receipt {
 	if p.holds == nil || !granted {
 		return 0
@@ -142,10 +142,10 @@ func (k *ratedKeys[S, C]) Extend(h keytable.Hash, id Receipt, now keytable.Insta
 	return next
 }
 
-// exceed charges n units to the key with hash h, whatever its limit. The parameter s is the state of
-// the key, or nil if the key has none. The charge uses the plan (rate) at which s was last written. If
-// there is no such plan, it uses the rate that the parameter want selects. It returns the number of the
-// hold, as the method Exceed of [Keys] does.
+// exceed charges n units to the key with hash h, whatever its limit. The parameter s is the state of the
+// key, or nil if the key has none. The charge uses the plan (rate) at which s was last written. If there is
+// no such plan, it uses the rate that the parameter want selects. If the charges of the rule are holds
+// (units that running work uses until it ends), it returns the number of the new hold, and otherwise 0.
 func (ps *ratePlans[S, C]) exceed(
 	shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, want Wanted, now keytable.Instant, n int64,
 ) Receipt {

@@ -46,7 +46,7 @@ type holder[S any] interface {
 	// count returns how many holds s has at the instant now.
 	count(s *S, now keytable.Instant) int
 
-	// held returns what s holds at the instant now.
+	// held returns how many units s holds at the instant now, and for how long the oldest hold has lasted.
 	held(s *S, now keytable.Instant) Held
 }
 
@@ -76,8 +76,8 @@ type holds struct {
 	// these counts, a decision on a key with many such holds need not count them again.
 	seen      keytable.Instant
 	over      int   // how many holds at the front of the list have run out, including those that were ended before
-	overOpen  int   // how many of the over holds nobody has ended
-	overUnits int64 // how many units the overOpen holds have
+	overOpen  int   // how many of these run-out holds nobody has ended
+	overUnits int64 // how many units the holds counted in overOpen have
 }
 
 // A hold is a number of units that one request holds.
@@ -87,7 +87,7 @@ type hold struct {
 	until keytable.Instant // when the hold is over, if nobody ends it before
 }
 
-// lastHold is the number of the newest hold of all keys.
+// lastHold is the number that the newest hold of all keys has got. The next hold gets this number plus 1.
 var lastHold atomic.Uint64
 
 // pass counts the holds that have run out at the instant now. It returns how many holds are still
@@ -105,7 +105,8 @@ func (h *holds) pass(now keytable.Instant) (open int, held int64) {
 	return h.open - h.overOpen, h.sum - h.overUnits
 }
 
-// again makes the next call of pass count from the beginning of the list.
+// again drops the counts in the fields seen to overUnits, so that the next call of pass counts from the
+// beginning of the list.
 func (h *holds) again() { h.seen, h.over, h.overOpen, h.overUnits = 0, 0, 0, 0 }
 
 // trim removes the holds that have run out at the instant now, and the ended holds at both ends of the
@@ -131,7 +132,7 @@ func (h *holds) start(now keytable.Instant, n int64, per time.Duration) {
 	h.add(Receipt(lastHold.Add(1)), n, now, now.Add(per))
 }
 
-// add adds a hold that begins at the instant now.
+// add adds a hold of n units, which begins at the instant now and is over at the instant until.
 func (h *holds) add(id Receipt, n int64, now, until keytable.Instant) {
 	if len(h.list) > 0 {
 		until = max(until, h.list[len(h.list)-1].until) // the holds stay in order if the clock steps back or Per becomes shorter

@@ -13,10 +13,10 @@ import (
 // Keys stores what each key of one rule has used. The interface is the same for all algorithms, so that
 // rules with different algorithms can take part in one decision.
 type Keys interface {
-	// Decide decides on n units for the key with hash h at the rate of the given tier, and charges the
-	// units if they are granted. It is for a request to which only this one rule applies. The parameter
-	// began is a reading of the machine's clock, or 0, see [DecideAll]. The result now is the instant
-	// of the decision. If callers wait for the key, Decide decides nothing and sets queued.
+	// Decide decides on n units for the key with hash h at the rate of the given tier, and charges the units if
+	// they are granted. It is for a request to which only this one rule applies. The parameter began is a reading
+	// of the machine's clock that the caller has made for this decision, or 0. The result now is the instant of
+	// the decision. If callers wait for the key, Decide decides nothing and sets queued.
 	Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration, now keytable.Instant, queued bool)
 
 	// Hold does what Decide does, for units that can be given back. If the units are granted, Hold
@@ -35,30 +35,31 @@ type Keys interface {
 	// of [NewKeys] says. If there are more, the oldest receipts become final: their units stay charged.
 	SetTerm(id Receipt, until, now keytable.Instant)
 
-	// Settle ends the receipt with the number id, of the key with hash h, at the instant now. The
-	// parameter actual says how many of its units stay charged; the remaining units are given back.
-	// Settle returns how many units it gave back: none if id is 0, if the receipt is final, if its term
-	// is over, or if the key was forgotten or reset since the charge. If the charges of the rule are holds,
-	// see [NewInFlight], Settle ends the hold and gives back all its units, whatever actual is.
+	// Settle ends the receipt with the number id, of the key with hash h, at the instant now. The parameter actual
+	// says how many of its units stay charged; the remaining units are given back. Settle returns how many units
+	// it gave back: none if id is 0, if the receipt is final, if its term is over, or if the key was forgotten or
+	// reset since the charge. If the charges of the rule are holds (units that running work uses until it ends),
+	// Settle ends the hold and gives back all its units, whatever actual is.
 	Settle(h keytable.Hash, id Receipt, actual int64, now keytable.Instant) (back int64)
 
-	// Extend makes the hold with the number id last for the duration per from the instant now. It returns the
-	// number of the hold from now on, or 0 if the hold is over, or if the charges of the rule are not holds.
+	// Extend is for rules whose charges are holds (units that running work uses until it ends). It makes the hold
+	// with the number id last for the duration per from the instant now, and returns the new number of the hold.
+	// It returns 0 if the hold is over, or if the charges of the rule are not holds.
 	Extend(h keytable.Hash, id Receipt, now keytable.Instant, per time.Duration) Receipt
 
-	// Exceed charges n units at the instant now to the key with hash h, even beyond its limit. A key
-	// that has no state yet gets the rate that the parameter want selects. If the charges of the rule are
-	// holds, see [NewInFlight], Exceed returns the number of the hold, and otherwise 0.
+	// Exceed charges n units at the instant now to the key with hash h, even beyond its limit. A key that has no
+	// state yet gets the rate that the parameter want selects. If the charges of the rule are holds (units that
+	// running work uses until it ends), Exceed returns the number of the hold, and otherwise 0.
 	Exceed(h keytable.Hash, want Wanted, now keytable.Instant, n int64) Receipt
 
-	// Confirm ends a decision for which Order.Unsettled was set, and which turned out to be a grant.
-	// The n units of its receipt stay charged, and the grant is counted.
+	// Confirm ends a decision that was left open (by Order.Unsettled), and which turned out to be a grant. The n
+	// units of its receipt stay charged, and the grant is counted.
 	Confirm(h keytable.Hash, id Receipt, n int64, now keytable.Instant)
 
-	// Revoke ends a decision for which Order.Unsettled was set, and which turned out to be a denial. All
-	// units of its receipt are given back, and the decision is not counted. Revoke then returns the
-	// answer that a request for n units would get at the instant in the parameter then, at the rate that
-	// the parameter want selects. It does not charge these n units.
+	// Revoke ends a decision that was left open (by Order.Unsettled), and which turned out to be a denial. All
+	// units of its receipt are given back, and the decision is not counted. Revoke then returns the answer that a
+	// request for n units would get at the instant in the parameter then, at the rate that the parameter want
+	// selects. It does not charge these n units.
 	Revoke(h keytable.Hash, id Receipt, want Wanted, then keytable.Instant, n int64) (Verdict, time.Duration)
 
 	// Remember gives the key with hash h a state that agrees with the answer of a store: at most the
@@ -71,8 +72,8 @@ type Keys interface {
 	// how many charges of the key can still be given back.
 	Place(h keytable.Hash, now keytable.Instant) (Place, int)
 
-	// Held returns what the key with hash h holds at the instant now, if the charges of the rule are holds, see
-	// [NewInFlight]. Otherwise it returns zeros.
+	// Held returns how many units of the key with hash h running work holds at the instant now, and for how long.
+	// If the rule does not limit running work, Held returns zeros.
 	Held(h keytable.Hash, now keytable.Instant) Held
 
 	// Reset makes the key with hash h as if it had never been used, and returns true. A key that has no
@@ -107,7 +108,7 @@ type Keys interface {
 	// Counts returns the totals of all decisions.
 	Counts() keytable.Counts
 
-	// issued returns the receipts of all keys.
+	// issued returns the receipts of all keys: the charges that can be given back.
 	issued() *receipts
 
 	Lockable
@@ -148,8 +149,9 @@ type lockedShard interface {
 	// how many charges of the key can still be given back.
 	place(h keytable.Hash, now keytable.Instant) (Place, int)
 
-	// revoked returns the answer that Keys.Revoke would return if n units were charged and then
-	// revoked. The caller has checked that these units would be granted. revoked changes nothing.
+	// revoked returns the answer that a request for n units would get if n units had been charged just before and
+	// given back again, see Keys.Revoke. The caller has checked that these units would be granted. revoked changes
+	// nothing.
 	revoked(h keytable.Hash, want Wanted, now keytable.Instant, n int64) (v Verdict, delay time.Duration)
 
 	// future returns a copy of the state that the key with hash h has at the given instant.
@@ -187,7 +189,7 @@ type ratedKeys[S any, C Algorithm[S, C]] struct {
 	refusals  *Refusals
 	receipts  lazyReceipts
 
-	changing sync.Mutex // held while the plans of the keys change
+	changing sync.Mutex // held while the plans (rates and their configurations) change
 
 	// plans are the rates of the rule with their configurations. Each shard of the table has a copy of
 	// this pointer, and decisions use that copy.
@@ -373,7 +375,7 @@ func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
 		k.table.Reconfigure(ps, func(h keytable.Hash, s *ratedState[S], shared bool) {
 			ps.retag(h, s, old, successors, now, shared)
 		})
-		ps.successor(old.slowestPlan(), successors) // makes a plan for the slowest rate asked for, see twoRates
+		ps.successor(old.slowestPlan(), successors) // keeps a plan for the slowest rate that a key may have used, see twoRates
 		k.plans.Store(ps)
 	}, nil
 }

@@ -156,9 +156,9 @@ func (l *layers) leave(c *chain, i uint32) {
 	}
 }
 
-// rescale converts the layers of the chain c (the receipts of a key) from the old bucket (from) to the
-// new bucket (to). The two buckets divide a token into different numbers of parts. The lowest debt of
-// each receipt is rounded down.
+// rescale converts the layers of the chain c (the receipts of a key) from the old bucket (from) to the new
+// bucket (to). The two buckets divide a token into different numbers of parts. The lowest debt since the
+// charge of each receipt is rounded down.
 func (l *layers) rescale(c *chain, to, from *exact.Bucket) {
 	bottom := c.top
 	for bottom != 0 && l.all[bottom].below != 0 {

@@ -22,8 +22,8 @@ type Ledger struct {
 	max  int // the largest number of open charges of all keys
 	most int // the largest number of open charges of one key
 
-	// holds is set if the charges are holds, see [NewInFlight]. A hold cannot be ended any more once it is
-	// final: it lasts until its time is over.
+	// holds is set if the charges are holds: units that running work uses until it ends, see [NewInFlight]. Once
+	// a hold is final, it can no longer be ended: it lasts until its time is over.
 	holds bool
 
 	named map[entryName]*list.Element
@@ -31,7 +31,7 @@ type Ledger struct {
 	all   list.List                    // the open charges of all keys, as *entry values, oldest first
 }
 
-// An entryName names an open charge.
+// An entryName names an open charge: by the key, and by the number that the caller has given to the charge.
 type entryName struct {
 	hash keytable.Hash // the hash of the key
 	id   uint64
@@ -47,7 +47,8 @@ type entry struct {
 }
 
 // NewLedger returns a Ledger for the keys of a rule. At most maxOpen charges are open at the same time. If
-// the parameter holds is set, the charges are holds, see [NewInFlight]: each is open for as long as it lasts.
+// the parameter holds is set, the charges are holds (units that running work uses until it ends): each stays
+// open until it ends or its time is over.
 func NewLedger(keys Keys, maxOpen int, holds bool) *Ledger {
 	l := &Ledger{Keys: keys, max: maxOpen, most: MaxOpen, holds: holds}
 	if holds {
@@ -110,8 +111,9 @@ func (l *Ledger) Close(h keytable.Hash, id uint64, actual int64, now keytable.In
 	}
 }
 
-// Extend makes the hold of the key with hash h that has the number id last for rate.Per from the instant
-// now. It returns false if there is no such hold, or if it is over.
+// Extend is for charges that are holds (units that running work uses until it ends). It makes the hold with
+// the number id, of the key with hash h, last for rate.Per from the instant now. It returns false if there is
+// no such hold, or if it is over.
 func (l *Ledger) Extend(h keytable.Hash, id uint64, now keytable.Instant, rate *Rate) bool {
 	e := l.named[entryName{h, id}]
 	if e == nil {
@@ -129,15 +131,15 @@ func (l *Ledger) Extend(h keytable.Hash, id uint64, now keytable.Instant, rate *
 	return true
 }
 
-// Clear makes all charges final.
+// Clear makes all charges final: they can no longer be given back.
 func (l *Ledger) Clear() {
 	for e := l.all.Front(); e != nil; e = l.all.Front() {
 		l.final(e)
 	}
 }
 
-// final makes a charge final: its units stay charged. The parameter e is the element of the charge in
-// l.all.
+// final makes a charge final: it can no longer be given back, so its units stay charged. The parameter e is
+// the element of the charge in the list l.all.
 func (l *Ledger) final(e *list.Element) { l.end(e, e.Value.(*entry).n) }
 
 // end removes a charge from the Ledger l. The parameter actual says how many of its units stay charged;

@@ -23,7 +23,7 @@ func (l *Limiter[S, C]) Init(t Timeline, config C, maxKeys int) {
 	l.table = keytable.New[S](config, maxKeys)
 }
 
-// Time returns the limiter's timeline.
+// Time returns the limiter's timeline, which reads its clock.
 func (l *Limiter[S, C]) Time() *Timeline { return &l.time }
 
 // Ready reports whether Init was called.
@@ -126,5 +126,5 @@ func (l *Limiter[S, C]) Restart(config C) {
 // Len returns how many keys have a state.
 func (l *Limiter[S, C]) Len() int { return l.table.Len() }
 
-// Counts returns the totals of the limiter's decisions.
+// Counts returns the totals of the limiter's decisions, such as how many requests it has granted.
 func (l *Limiter[S, C]) Counts() keytable.Counts { return l.table.Counts() }

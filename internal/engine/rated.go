@@ -9,14 +9,14 @@ import (
 // A ratedState is the state of one key of a rule.
 type ratedState[S any] struct {
 	state S
-	plan  uint32 // id of the plan (rate) at which the state was last written, and the bits planBits; 0 if the state was never written
+	plan  uint32 // id of the plan (rate) at which the state was last written, and two flags, see planBits; 0 if it was never written
 	chain uint32 // index of the chain (list) of the key's receipts; 0 if the key has no receipts
 }
 
 // A tableShard is a shard of the table of a rule's keys.
 type tableShard[S any, C Algorithm[S, C]] = keytable.Shard[ratedState[S], *ratePlans[S, C]]
 
-// A ratedShard is a tableShard that implements lockedShard.
+// A ratedShard is a tableShard that implements lockedShard, by which decisions use a locked key.
 type ratedShard[S any, C Algorithm[S, C]] tableShard[S, C]
 
 func (s *ratedShard[S, C]) step(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration, Receipt) {
@@ -125,7 +125,7 @@ func (ps *ratePlans[S, C]) stepChanged(
 	if learns || s.chain != 0 {
 		ps.resize(s, h, from, p)
 	} else {
-		p.config.Resize(&s.state, from.config, true) // for a request that is granted, true and false give the same state
+		p.config.Resize(&s.state, from.config, true) // for a granted request, it makes no difference whether ahead is set
 	}
 	s.setPlan(p.id)
 	if do < Take {
@@ -157,7 +157,7 @@ func (ps *ratePlans[S, C]) learns(from, p *ratePlan[S, C]) bool {
 // changed, so the slower rate applies to all of that time.
 func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) *ratePlan[S, C] {
 	if from.ages != nil {
-		from.ages.Forget(&s.state, now) // by the rules of the old plan, because the table also evicts the key by these
+		from.ages.Forget(&s.state, now) // the old plan says whether the key has become new, because the table has evicted keys by it
 	}
 	slow := from
 	if p.config.Slower(from.config) {

@@ -40,7 +40,7 @@ type Rates struct {
 	Tiers   map[string]Rate // the rates of the tiers, by the name of the tier
 	MayGrow bool            // whether a request may ask for a rate of its own
 	SamePer bool            // whether a rate that a request asks for must have the same Per as Base
-	Learns  bool            // whether a denied request may change the rate of its key too, see [Probe]; only a store needs this
+	Learns  bool            // whether even a denied request may give its key another rate, see [Probe]; only a store needs this
 	Windows bool            // whether the algorithm counts in windows, so that 10 per second and 20 per 2 seconds are different rates
 	Warmup  *Warmup         // how the limit of a new key grows; nil if a new key has the full limit
 }
@@ -65,11 +65,11 @@ type Wanted struct {
 // has a plan of its own too, which stays the same when the rule changes.
 type ratePlan[S, C any] struct {
 	id     uint32 // 1 for the first plan of the rule, and so on
-	rate   Rate   // the rate of the plan; for a bucket without a Warmup, the result of Rate.reduced
+	rate   Rate   // the rate of the plan; for a bucket without a Warmup, in lowest terms, see Rate.reduced
 	config C
 	debts  Debtor[S] // the field config as a Debtor; nil if the algorithm counts in windows, so that keys have no debt
-	ages   aging[S]  // the field config with the methods of aging; nil if the rule has no Warmup
-	holds  holder[S] // the field config with the methods of holder; nil if charges are not holds
+	ages   aging[S]  // the field config as an algorithm whose new keys have a lower limit; nil if the rule has no Warmup
+	holds  holder[S] // the field config as an algorithm that limits running work; nil if the rule does not do that
 }
 
 // newRatePlan returns the plan for the given rate, whose configuration is config.
@@ -106,14 +106,14 @@ type ratePlans[S any, C Algorithm[S, C]] struct {
 	rates     Rates
 	refusals  *Refusals
 	configure func(Rate, *Warmup) (C, error)
-	receipts  *lazyReceipts // the receipts of the rule, which are kept when the plans change
+	receipts  *lazyReceipts // the rule's charges that can be given back; they are kept when the plans change
 	base      *ratePlan[S, C]
 	tiers     map[string]*ratePlan[S, C]
 
 	mu    sync.Mutex // held while a plan, or an entry of the hash table entries, is added
 	count int        // number of rates in the hash table entries; guarded by mu
 	most  int        // largest number of plans for rates that requests ask for; guarded by mu
-	since int        // how many rates were added or refused since forgetRates made the ratePlans; else a large number; guarded by mu
+	since int        // how many rates were added or refused since forgetRates made these plans; maxPlans if it did not; guarded by mu
 
 	// scarce is set when more than 63/64 of the plans that the field most allows are in use. From then on,
 	// Admit forgets rates that no key uses. The last 64th is for decisions that called Admit before scarce was

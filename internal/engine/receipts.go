@@ -53,7 +53,7 @@ type Debtor[S any] interface {
 //
 // The caller of a method must hold the lock of the key's shard. Only setTerm needs no such lock.
 type receipts struct {
-	max int // the largest number of receipts with a term
+	max int // the largest number of receipts with a term (a time limit)
 
 	mu sync.Mutex
 
@@ -73,7 +73,7 @@ type receipts struct {
 
 // A lazyReceipts makes the receipts of one rule when they are first needed.
 type lazyReceipts struct {
-	max  int // the largest number of receipts with a term
+	max  int // the largest number of receipts with a term (a time limit)
 	made atomic.Pointer[receipts]
 }
 
@@ -90,9 +90,9 @@ type chain struct {
 	key            keytable.Hash // the hash of the key
 	oldest, newest uint32        // indices of the first and the last receipt of the chain; newest is 0 if the chain is unused
 	open           uint32        // how many receipts the chain has
-	terms          uint32        // how many receipts of the chain have a term
-	top            uint32        // index of the top layer; 0 if the algorithm counts in windows
-	unit           int64         // how many parts a token is divided into; 0 if the algorithm counts in windows
+	terms          uint32        // how many receipts of the chain have a term (a time limit)
+	top            uint32        // index of the top layer of the key's debt, see layers; 0 if the algorithm counts in windows
+	unit           int64         // into how many parts the bucket divides a token; 0 if the algorithm counts in windows
 	debt           exact.Level   // the sum of the layers: the lowest debt since the charge of the newest receipt
 }
 
@@ -103,9 +103,9 @@ func (c *chain) arithmetic() *exact.Bucket { return &exact.Bucket{Unit: c.unit} 
 type receipt struct {
 	id             Receipt
 	chain          uint32 // index of the receipt's chain
-	layer          uint32 // index of the receipt's layer, or of one that is merged into it; 0 if the algorithm counts in windows
+	layer          uint32 // index of its layer (part of the key's debt), or of one merged into it; 0 if the algorithm counts in windows
 	prev, next     uint32 // indices of the receipts before and after this one in the chain; 0 if there is none
-	earlier, later uint32 // indices of the receipts that got a term just before and just after this one, or 0
+	earlier, later uint32 // indices of the receipts that got a term (a time limit) just before and just after this one, or 0
 	at             keytable.Instant
 	n              int64
 	portion        Portion          // the portion of the limit that the key had at the charge; zero if the field each is used instead
@@ -113,9 +113,9 @@ type receipt struct {
 	then           keytable.Instant // if followed is set: when the key was first charged without a receipt after this charge
 	until          keytable.Instant // the last instant at which units can be given back; 0 if there is no time limit
 	followed       bool             // whether the key was charged without a receipt, after this charge and before the next one with a receipt
-	hasTerm        bool             // whether this receipt is in the list of receipts with a term
+	hasTerm        bool             // whether this receipt has a term (a time limit) and is in the list of such receipts
 	first          bool             // whether the key was new before the charge
-	twin           Receipt          // the receipt of the same charge in other Keys, see fallback; 0 if there is none
+	twin           Receipt          // the receipt of the same charge in the key's other state, if a fallback keeps two states; otherwise 0
 }
 
 // cost returns what n units of the receipt have cost. The parameter b computes with the debts of the key.
@@ -135,11 +135,10 @@ func (r *receipts) chainOf(h keytable.Hash, index uint32) *chain {
 }
 
 // issue adds the receipt e for the latest charge of the key with hash h, and returns its number. The
-// parameter debt is what the key owes after this charge, and b is the bucket that computes with debts;
-// b is nil if the algorithm counts in windows. If e.until is not 0, the units can be given back up to
-// that instant, see setTerm. The parameter link points to the index of the key's chain, which the
-// state of the key stores. If the key has no chain yet, issue makes a chain and stores its index
-// there.
+// parameter debt is what the key owes after this charge, and b is the bucket that computes with debts; b
+// is nil if the algorithm counts in windows. If e.until is not 0, the units can be given back only up to
+// that instant. The parameter link points to the index of the key's chain, which the state of the key
+// stores. If the key has no chain yet, issue makes a chain and stores its index there.
 func (r *receipts) issue(
 	link *uint32, h keytable.Hash, e *receipt, debt exact.Level, b *exact.Bucket, now keytable.Instant,
 ) Receipt {
@@ -367,7 +366,7 @@ func (r *receipts) setTermLocked(e *receipt, until, now keytable.Instant) {
 // final ends the receipt e. All its units stay charged.
 func (r *receipts) final(e *receipt) { r.remove(e, true) }
 
-// endTerm takes the receipt e out of the list of receipts with a term.
+// endTerm takes the receipt e out of the list of receipts with a term (a time limit).
 func (r *receipts) endTerm(e *receipt) {
 	if e.earlier != 0 {
 		r.all[e.earlier].later = e.later

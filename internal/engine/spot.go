@@ -11,7 +11,7 @@ import (
 type Spot struct {
 	Keys Lockable // the keys of the rule or of the limiter
 	Question
-	revocable bool // whether the caller calls Keys.Confirm or Keys.Revoke after a grant; only Confirm counts it
+	revocable bool // whether a grant is counted only once it is confirmed by Keys.Confirm; it may also be revoked by Keys.Revoke
 
 	Answer
 }
@@ -202,8 +202,9 @@ func (f *ratedFuture[S, C]) Charge(want Wanted, at keytable.Instant, n int64) {
 	f.step(&f.state, want, at, n, true)
 }
 
-// step does what ratePlans.step does, with the state s, which is f.state or a copy of f.state. It is only
-// called for keys of rules without Rates.Learns.
+// step decides on n units with the state s, which is f.state or a copy of it. If the units are granted and
+// charge is set, it takes them from s. It is called only for rules in which a denied request never changes
+// the rate of its key (Rates.Learns is not set).
 func (f *ratedFuture[S, C]) step(s *ratedState[S], want Wanted, at keytable.Instant, n int64, charge bool) (Verdict, time.Duration) {
 	p, _ := f.plans.pick(want)
 	if from := f.plans.planOf(s); from != nil && !from.equals(p) {
@@ -224,7 +225,8 @@ func (f *ratedFuture[S, C]) step(s *ratedState[S], want Wanted, at keytable.Inst
 	return v, delay
 }
 
-// A limiterShard is a shard of a limiter's table. It implements lockedShard.
+// A limiterShard is a shard of a limiter's table. It implements lockedShard, by which decisions use a
+// locked key.
 type limiterShard[S any, C Algorithm[S, C]] keytable.Shard[S, C]
 
 func (l *Limiter[S, C]) lock(h keytable.Hash, now keytable.Instant) (lockedShard, keytable.Instant, bool) {

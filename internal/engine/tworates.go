@@ -9,7 +9,8 @@ import "github.com/ratelimit-go/ratelimit/internal/keytable"
 // withReceipts, the fast path is not taken while the bit is set.
 const twoRates = 1 << 30
 
-// planBits are the bits of the field plan of a ratedState that do not belong to the id of its plan.
+// planBits are the two flags in the field plan of a ratedState. The other bits of this field are the id of
+// the plan.
 const planBits = withReceipts | twoRates
 
 // usedAt is called before the state s of a key is converted from one plan (rate) to another. The parameter

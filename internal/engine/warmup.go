@@ -13,7 +13,7 @@ import (
 type Warmup struct {
 	From  int64         // limit of a new key in units, at least 1; if the full limit is less, a new key has the full limit
 	Over  time.Duration // how long the limit grows, above 0
-	Raise bool          // whether a From that is too small to grant one unit is raised to the smallest number that grants one
+	Raise bool          // whether a From too small to grant a single unit is raised to the smallest that grants one; otherwise an error
 }
 
 // A Portion is the fraction of the full limit that a young key has: a key whose limit still grows.
@@ -56,7 +56,8 @@ func NewWarm[S any, C Grower[S, C]](full C, w Warmup, limit, minUnits int64) *Wa
 	return &WarmConfig[S, C]{full: full, from: min(max(w.From, minUnits), limit), limit: limit, over: w.Over}
 }
 
-// Step decides on n units at the instant now. A young key has only a portion of the full limit.
+// Step decides on n units at the instant now. A young key (one whose limit still grows) has only a portion
+// of the full limit.
 func (c *WarmConfig[S, C]) Step(s *Warm[S], pace *WarmConfig[S, C], now keytable.Instant, n int64, charge bool) (Verdict, time.Duration) {
 	last := c.full.Reached(&s.state)
 	if now < last {

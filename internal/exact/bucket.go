@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Never stands for a wait that is too long for a time.Duration, which holds at most 292 years.
+// Never stands for a wait that is too long for a time.Duration: longer than 292 years.
 const Never time.Duration = math.MaxInt64
 
 // A Level is an exact number of tokens: whole tokens and a fraction.
@@ -14,11 +14,12 @@ const Never time.Duration = math.MaxInt64
 // Invariant: Whole >= 0 and 0 <= Frac < Unit of the bucket that the level belongs to.
 type Level struct {
 	Whole int64 // whole tokens, at most 2^51
-	Frac  int64 // further parts of a token; Bucket.Unit parts make up one token
+	Frac  int64 // the fraction of a token, in parts of which Bucket.Unit make up one token
 }
 
-// A Bucket computes with the debts of a token bucket or a leaky bucket. A debt grows by the
-// tokens that are taken, and drains at an exact rational rate.
+// A Bucket computes with the debts of a token bucket or a leaky bucket. The debt of a key is what
+// the key has taken and not yet earned back. It grows by the tokens that are taken, and drains at an
+// exact rational rate.
 //
 // A token is divided into Unit parts, and Gain parts drain in each nanosecond. Gain/Unit is the
 // rate Requests/Per in lowest terms: for 1 token per second, Gain is 1 and Unit is 1,000,000,000.
@@ -33,8 +34,8 @@ type Bucket struct {
 // MaxBurst is the largest burst of a [Bucket].
 const MaxBurst = math.MaxUint32
 
-// MaxUsed is the most units that a key can owe by charges that ignore its limit. If the limit itself
-// is higher than MaxUsed, the key can owe as many units as the limit.
+// MaxUsed is the most units that a key can owe by charges past its limit, which correct an earlier
+// charge that was too low. If the limit itself is above MaxUsed, the key can owe as many units as the limit.
 const MaxUsed = 1 << 50
 
 // Beyond returns the sum of used and n, or the limit if the sum is above the limit. If used is above
@@ -49,7 +50,7 @@ func NewBucket(requests, per, burst int64) Bucket {
 }
 
 // Earned returns how many parts of a token drain in the given time (elapsed, in nanoseconds). The
-// number of parts is hi·2^64 + lo.
+// number has 128 bits: it is hi·2^64 + lo.
 func (b *Bucket) Earned(elapsed uint64) (hi, lo uint64) {
 	return bits.Mul64(elapsed, uint64(b.Gain))
 }
@@ -75,7 +76,7 @@ func (b *Bucket) Less(debt Level, hi, lo uint64) Level {
 	return debt
 }
 
-// Parts converts the debt to parts of a token. The number of parts is hi·2^64 + lo.
+// Parts converts the debt to parts of a token. The number of parts has 128 bits: it is hi·2^64 + lo.
 func (b *Bucket) Parts(debt Level) (hi, lo uint64) {
 	hi, lo = bits.Mul64(uint64(debt.Whole), uint64(b.Unit))
 	lo, carry := bits.Add64(lo, uint64(debt.Frac), 0)
@@ -142,8 +143,9 @@ func (b *Bucket) Slower(than *Bucket) bool {
 	return hi < thanHi || hi == thanHi && lo < thanLo
 }
 
-// Rescaled converts a debt of another bucket (the parameter from) to a debt of b. The two buckets may
-// divide a token into different numbers of parts. Rescaled rounds up, against the client.
+// Rescaled converts a debt of another bucket (the parameter from) to a debt of b, after a change of the
+// rate. The two buckets may divide a token into different numbers of parts. Rescaled rounds up, against the
+// client.
 func (b *Bucket) Rescaled(debt Level, from *Bucket) Level {
 	if b.Unit == from.Unit {
 		return debt
@@ -173,14 +175,13 @@ func (b *Bucket) RescaledDown(debt Level, from *Bucket) Level {
 func (b *Bucket) Arithmetic() *Bucket { return b }
 
 // Converted returns the debt of a key after a change of its bucket from the old one (from) to the new one
-// (b). The parameter debt is the debt before the change, in parts of b. The debt grows or falls by as
-// much as the burst: a key that owes 3 of 10 tokens owes 8 of 15, so it may take 7 as before. But the
-// result is at least minDebt. If minDebt is above the burst of b and the parameter ahead is not set, the
-// result is at least that burst instead. If debt and minDebt are both zero, the key is unused and stays
-// unused: the result is zero.
+// (b). The parameter debt is the debt before the change, in parts of b. The debt grows or falls by as much as
+// the burst: a key that owes 3 of 10 tokens owes 8 of 15 afterwards, so it may take 7 as before. If debt and
+// minDebt are both zero, the key is unused and stays unused: the result is zero.
 //
-// The result lost is set if minDebt was cut to the burst, or if the result is minDebt because the
-// debt became smaller than minDebt.
+// The result is at least minDebt, such as the units that still wait in the queue of a leaky bucket. If the
+// parameter ahead is not set, minDebt is first cut to the burst of b. The result lost is set if minDebt was
+// cut, or if the debt was raised to minDebt.
 func (b *Bucket) Converted(debt, minDebt Level, from *Bucket, ahead bool) (to Level, lost bool) {
 	if debt == (Level{}) && minDebt == debt {
 		return debt, false
@@ -195,9 +196,9 @@ func (b *Bucket) Converted(debt, minDebt Level, from *Bucket, ahead bool) (to Le
 	return debt, lost
 }
 
-// A Portion is the fraction Units/Of of the full limit. A new key may have a lower limit, which grows.
-// Until it has grown, the key has only a Portion of the full limit, and pays Of/Units tokens for each unit:
-// with half of the limit, 2 tokens.
+// A Portion is the fraction Units/Of of the full limit. A new key may have a lower limit at first, which
+// grows to the full limit. Until then, the key has only a Portion of the full limit, and pays Of/Units tokens
+// for each unit: with half of the limit, 2 tokens.
 //
 // Invariant: 1 <= Units <= Of.
 type Portion struct {
@@ -279,7 +280,7 @@ func (b *Bucket) Fit(debt Level, p Portion, burst int64) int64 {
 	room := b.Minus(Level{burst, 0}, debt)
 	hi, lo := b.Parts(room)
 	top, hi, lo := times(hi, lo, uint64(p.Units))
-	unitHi, unitLo := bits.Mul64(uint64(p.Of), uint64(b.Unit)) // n units fit if this times n is at most top·2^128 + hi·2^64 + lo
+	unitHi, unitLo := bits.Mul64(uint64(p.Of), uint64(b.Unit)) // n units fit if n times this number is at most top·2^128 + hi·2^64 + lo
 	if unitHi == 0 {
 		n, _ := bits.Div64(hi, lo, unitLo) // the quotient fits, and top is 0: n is at most burst
 		return int64(n)
@@ -299,9 +300,9 @@ func (b *Bucket) Fit(debt Level, p Portion, burst int64) int64 {
 }
 
 // Spend decides on n units for a key with this debt and the portion p of the limit: they are granted if the
-// debt and their cost are together at most burst tokens. If the parameter charge is set, Spend returns the
-// cost of granted units, and how many units fit after them. Otherwise the cost is zero, and left is how many
-// units fit now.
+// debt and their cost are together at most burst tokens. If they are granted and the parameter charge is set,
+// cost is what they cost, and left is how many units fit after them. Otherwise cost is zero, and left is how
+// many units fit now.
 func (b *Bucket) Spend(debt Level, p Portion, n, burst int64, charge bool) (cost Level, left int64, granted bool) {
 	if charge {
 		if cost = b.Cost(p, n); cost.Whole <= burst {

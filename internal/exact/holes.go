@@ -6,38 +6,36 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A hole of an entry in the ring of a Log is the number of its units that were given back. Each entry stores a
-// total: all units that were granted up to it. A return of units would change the totals of the entry and of
-// all later ones. Instead, GiveBack adds the units to the hole of the entry, and to the field base of the Log.
-// The units of an entry and of all older ones that still count are then: its total, plus the holes of all later
-// entries, minus the base. The newest entry has no hole, because GiveBack changes its total itself. For the
-// oldest entry, GiveBack changes only the base.
+// The bit holed in the field first of a Log says whether entries may have holes. The hole of an entry is the
+// number of its units that were given back. Without the bit, all holes are 0. A slot of the ring that is not in
+// use may still have a hole; Add removes this hole before it uses the slot.
 //
-// The fields holes of the ring are a tree of sums, so that a return changes few of them. The field at index i
-// has the sum of the holes of the last 1, 32, 1024 or 32,768 entries up to i: the largest of these numbers by
-// which i+1 is divisible. So a return changes at most four fields, and the holes of several entries in a row
-// are the sum of few fields.
+// Each entry stores a total of all units that were granted up to it. To lower the totals of an entry and of all
+// later ones would be slow. Instead, GiveBack adds the units to the hole of the entry, and to the field base of
+// the Log. The base is subtracted from every total, also from those of older entries. For an older entry, the
+// holes of all later entries are therefore added again. The newest entry has no hole, because GiveBack lowers
+// its total. For the oldest entry, GiveBack changes only the base.
 //
-// The bit holed in the field first of the Log says whether there may be holes. Without it, all fields holes are
-// 0. A slot of the ring that is not in use may still have a hole. Add removes this hole before it uses the
-// slot.
+// The fields holes of the ring are a tree of sums. The field at index i has the sum of the holes of the last 1,
+// 32, 1024 or 32,768 entries up to i: the largest of these numbers by which i+1 is divisible. So GiveBack changes
+// at most four fields, and the holes of several entries in a row are the sum of few fields.
 const holed = 1 << 31
 
 // place returns the index in the ring of entry number i.
 func (l *Log) place(i uint32) uint32 { return (l.first + i) & uint32(len(l.ring)-1) }
 
-// skip makes entry number n the oldest.
+// skip removes the n oldest entries, so that entry number n is the oldest.
 func (l *Log) skip(n uint32) {
 	l.first = l.place(n) | l.first&holed
 	l.older -= n
 }
 
-// fan is how many neighbouring sums of one level of the tree are added up in one sum of the next
-// level.
+// fan is how many neighbouring sums on one level of the tree of holes are added up in one sum of the
+// next level.
 const fan = 32
 
 // note adds n units, modulo 2^32, to the hole (units given back) of the entry at the index place of
-// the ring. It adds them to each sum of the tree that contains this hole.
+// the ring: it adds them to each sum of the tree of holes that contains this entry.
 func (l *Log) note(place, n uint32) {
 	last := uint32(len(l.ring))
 	for level := uint32(1); ; level *= fan {

@@ -18,18 +18,18 @@ import (
 // is reached.
 type Log struct {
 	last  keytable.Instant // instant of the newest entry
-	total uint32           // units ever granted, modulo 2^32
-	base  uint32           // units granted before the oldest entry, modulo 2^32
+	total uint32           // running total of granted units, with those of the newest entry, modulo 2^32
+	base  uint32           // the part of total that no entry has: units of forgotten entries and units given back, modulo 2^32
 	ring  []entry          // all entries except the newest, in a ring buffer whose length is a power of two
-	first uint32           // index in ring of the oldest entry; the highest bit is the flag holed
+	first uint32           // index in ring of the oldest entry; the highest bit, holed, says whether units may have been given back
 	older uint32           // number of entries in ring
 }
 
 // An entry records an instant at which units were granted.
 type entry struct {
 	at    keytable.Instant // when the units were granted
-	total uint32           // units ever granted, including those of this entry, modulo 2^32
-	holes uint32           // a sum of holes (units given back), see the constant holed
+	total uint32           // running total of granted units, with those of this entry, modulo 2^32
+	holes uint32           // units of this entry, and of some entries before it, that were given back; see the constant holed
 }
 
 // LogOf returns a Log with one entry: the given number of units, granted at the given instant.
@@ -113,8 +113,8 @@ func (l *Log) Add(now keytable.Instant, n int64) {
 	l.total += uint32(n)
 }
 
-// grow makes room for another entry. It removes entries whose units have all come back. If more than three
-// quarters of the ring are in use then, it doubles the length of the ring.
+// grow makes room in the ring for another entry. It removes entries whose units were all given back. If more
+// than three quarters of the ring are still in use, it doubles the length of the ring.
 func (l *Log) grow() {
 	if l.first&holed != 0 {
 		l.fill()
@@ -133,10 +133,10 @@ func (l *Log) grow() {
 // entries.
 const maxEntries = 1 << 16
 
-// Exceed records n units at the instant now, whatever the limit. The caller must call Trim before.
-// If l has maxEntries already, Exceed adds the units to the newest entry and sets its instant to
-// now. If all units together would be more than 2^32-1, one entry at now with 2^32-1 units replaces
-// all entries.
+// Exceed records n units at the instant now that may be more than the limit allows. The caller must call
+// Trim before. To bound the memory, Exceed adds the units to the newest entry, and sets its instant to now, if
+// l has maxEntries already. If all units together would be more than 2^32-1, one entry at now with 2^32-1 units
+// replaces all entries.
 func (l *Log) Exceed(now keytable.Instant, n int64) {
 	if l.older >= maxEntries && l.first&holed != 0 {
 		l.fill()

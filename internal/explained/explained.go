@@ -19,14 +19,14 @@ import (
 // An Explanation says how a request would be answered, and why.
 type Explanation struct {
 	Request  Request `json:"request"`            // the request that was explained
-	Match    string  `json:"match"`              // how the rules that may deny the request were found, such as "exact"
+	Match    string  `json:"match"`              // how the rules that may deny the request were found, such as "exact" or "default"
 	Pattern  string  `json:"pattern,omitempty"`  // the endpoint of the rules that matched; empty if none matched
 	Recorded bool    `json:"recorded,omitempty"` // whether the request, known by its ID, was granted before
 	Result   Result  `json:"result"`             // the answer to the request
 
-	Override *Override `json:"override,omitempty"` // the block that denies the request, or nil
+	Override *Override `json:"override,omitempty"` // the override that blocks the client or its address, or nil if none does
 
-	Rules []Rule `json:"rules,omitempty"` // the rules that apply
+	Rules []Rule `json:"rules,omitempty"` // the rules that apply; empty if an override blocks the request
 }
 
 // A Request is the request that was explained.
@@ -42,7 +42,7 @@ type Request struct {
 	ID       string            `json:"id,omitempty"`       // names the request, so that a retry is not charged again
 }
 
-// A cost is how many units of one kind the request costs.
+// A cost says how many units of one kind the request costs.
 type cost = struct {
 	Unit string `json:"unit,omitempty"` // what is counted; empty for requests
 	N    int    `json:"n"`              // how many
@@ -52,12 +52,12 @@ type cost = struct {
 type Result struct {
 	Allowed          bool          // whether the request is granted
 	Advised          bool          // whether a rule in advise mode would have denied the request
-	Degraded         bool          // whether a failure policy has answered
+	Degraded         bool          // whether a failure policy has answered, because the store or a custom limiter failed
 	Limit, Remaining int           // numbers of units, or -1 if no limit applies
 	RetryAfter       time.Duration // how long to wait after a denial; 0 after a grant
 	ResetAfter       time.Duration // time until the key is as if never used
-	Delay            time.Duration // how long to hold a granted request
-	Rule             string        // name of the rule that the other fields describe
+	Delay            time.Duration // how long the caller should wait before a granted request goes on
+	Rule             string        // name of the rule to which Limit, Remaining and the times belong
 	Reason           string        // why the request was denied, if not because the limit is reached: "penalty", "busy" and so on
 }
 
@@ -114,22 +114,22 @@ type Rule struct {
 	Rate       ratetext.Rate `json:"-"`                   // the rate in force; zero for a custom limiter
 	RateFrom   string        `json:"rateFrom"`            // where Rate comes from, such as "tier"
 	Unit       string        `json:"unit,omitempty"`      // what the rule counts; empty for requests
-	Cost       int           `json:"cost,omitempty"`      // how many units the request takes from the rule
+	Cost       int           `json:"cost,omitempty"`      // how many of these units the request takes; 0 if it has no Costs by unit
 	AnsweredBy string        `json:"answeredBy"`          // what has answered for the rule, such as "store"
 	Receipts   int           `json:"receipts,omitempty"`  // number of charges of the key that can still be given back
-	Held       Held          `json:"held,omitzero"`       // what the key has in flight
+	Held       Held          `json:"held,omitzero"`       // units that requests in progress hold, if the rule counts such requests
 	Result     Result        `json:"result"`              // what the rule would answer alone
 
-	Override *Override `json:"override,omitempty"` // the override that decides for the rule, or nil
+	Override *Override `json:"override,omitempty"` // an exemption or another rate for the client, or nil; unused if it does not fit the rule
 
 	MaxIn int   `json:"maxIn"` // most units granted in an interval of length Rate.Per; -1 if not known
 	Err   error `json:"-"`     // why the store, the limiter or Resolve failed, or nil
 }
 
-// A Held says what a key has in flight.
+// A Held says how many units of a key the requests in progress hold.
 type Held struct {
-	N      int           // units
-	Oldest time.Duration // age of the oldest
+	N      int           // number of units
+	Oldest time.Duration // how long ago the oldest of these units were granted or extended
 }
 
 // A held is the JSON form of a Held.
@@ -149,13 +149,13 @@ func (h *Held) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// longest is the RetryAfter of a request that is denied however long the client waits. Its text is never.
+// longest is the RetryAfter of a request that is denied however long the client waits. Its text is "never".
 const (
 	longest = time.Duration(1<<63 - 1)
 	never   = "never"
 )
 
-// A span is a Duration that is text in JSON, such as "1m30s".
+// A span is a time.Duration that is written to JSON as text, such as "1m30s".
 type span time.Duration
 
 // MarshalText returns s as text, such as "1m30s" or "never".
@@ -207,7 +207,8 @@ func (r *Result) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// The type plain is a Rule without methods. The type texts is the JSON form of a Rule: its Rate and Error are texts.
+// The type texts is the JSON form of a Rule: its Rate and Error are texts. The type plain is a Rule without the method
+// MarshalJSON, which would otherwise call itself without end.
 type (
 	plain Rule
 	texts struct {
@@ -229,7 +230,7 @@ func (r Rule) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. The error comes back as an error that has only the same text.
+// UnmarshalJSON reads what MarshalJSON writes. The field Err gets a new error with the same text.
 func (r *Rule) UnmarshalJSON(data []byte) (err error) {
 	var in texts
 	if err = json.Unmarshal(data, &in); err != nil {
@@ -245,7 +246,7 @@ func (r *Rule) UnmarshalJSON(data []byte) (err error) {
 	return err
 }
 
-// String returns e as a sentence, a table of the rules, and the errors of the rules.
+// String returns e as a sentence, a table of the rules, and lines with what the table has no column for, such as errors.
 func (e *Explanation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", e.answer())

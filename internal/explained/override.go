@@ -10,15 +10,15 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 )
 
-// An Override is an exception from the rules for a client or for addresses.
+// An Override is an exception from the rules for one client or for some addresses.
 type Override struct {
-	Client string        // whom it is for
-	IP     string        // whom it is for; one of the two is empty
-	Rules  []string      // the names of the rules that it is for; none: all rules
+	Client string        // the client whose requests it changes; empty if it is for addresses
+	IP     string        // the address, or prefix of addresses, whose requests it changes; empty if it is for a client
+	Rules  []string      // the names of the rules from which it is an exception; empty for all rules
 	Effect string        // what it does, such as "block"
-	Rate   ratetext.Rate // for the effect "rate"
-	Until  time.Time     // when it ends; zero if it does not
-	Note   string        // a text for people
+	Rate   ratetext.Rate // the rate that applies instead of the rule's, if Effect is "rate"
+	Until  time.Time     // when it ends; zero if it does not end by itself
+	Note   string        // a remark for people, such as the number of a ticket
 }
 
 // String returns o in words, such as `block of client "alice" for rule "search" until 2026-12-01T00:00:00Z: "ticket 4711"`.

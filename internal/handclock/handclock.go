@@ -15,7 +15,7 @@ type Clock struct {
 	alarms map[*alarm]struct{} // alarms that have yet to ring; guarded by mu
 }
 
-// An alarm has a channel that receives the time once the clock has reached the time in the field at.
+// An alarm sends the time of the clock to its channel once the clock has reached the time in the field at.
 type alarm struct {
 	at time.Time
 	c  chan time.Time // buffered, so that sending to it never blocks

@@ -11,13 +11,14 @@ type Built struct {
 	Config map[string]any // the config from which Value was built
 	Value  any            // the value, which may have a method Close
 
-	// Build is the function that builds Value; it is nil once Value is built. There is one exception:
-	// if a rule already has a value from the same config, Value is that value, and Build is set too.
-	// Build is then called only if the rule has lost that value before the rules are changed.
+	// Build is the function that builds Value. It is nil once Value is built.
+	//
+	// If a rule already has a value from the same config, Value is that value at first, and Build is
+	// set too. Build is called later if the rule no longer has that value when the rules are changed.
 	Build func() (any, error)
 
 	uses   atomic.Int64 // how many rules use the value
-	closed atomic.Bool
+	closed atomic.Bool  // whether the value was closed
 }
 
 // Finish calls Build. Unless Build fails, Finish sets Value to the result.
@@ -38,9 +39,9 @@ func (m *Built) Use(n int64) {
 }
 
 // CloseUnused calls Close on the values of the given Builts, if they have that method and no rule uses
-// them. It closes no Built twice. The user's function may return the same value for several configs, so
-// CloseUnused does not close a value for which the function used returns true. It ignores errors and
-// panics of Close, because the change of the rules has already been made.
+// them. It closes no Built twice. The user's function may have returned the same value for several configs:
+// if the function used returns true for a value, a rule still uses it, and CloseUnused leaves it open.
+// CloseUnused ignores errors and panics of Close, because the change of the rules has already been made.
 func CloseUnused(used func(v any) bool, all ...*Built) {
 	for _, m := range all {
 		if m == nil || m.Build != nil || m.uses.Load() > 0 {
@@ -52,7 +53,8 @@ func CloseUnused(used func(v any) bool, all ...*Built) {
 	}
 }
 
-// Close closes what the given Builts have made, as CloseUnused does, for rules that will not be used.
+// Close closes the values of the given Builts, which were made for rules that will not be used. Unlike
+// CloseUnused, it does not ask whether a value also belongs to another Built.
 func Close(all ...*Built) { CloseUnused(func(any) bool { return false }, all...) }
 
 func closeQuietly(c io.Closer) {

@@ -1,5 +1,5 @@
-// Package hooks helps to make a change that needs a lock and also needs the results of functions of
-// the user. These functions must not run while the lock is held.
+// Package hooks helps to make a change that needs a lock and also needs the results of functions that
+// the user of the library wrote. These functions must not run while the lock is held.
 //
 // [Calls.Change] plans the change under the lock. Where the plan needs the result of a user's function,
 // it gets the result from the Calls. If a result is missing, the lock is released, the missing calls are made,
@@ -23,7 +23,8 @@ type call struct {
 }
 
 // Ask returns the error that the call with this key has returned. The key must be comparable. If the
-// call has not been made yet, Ask returns nil, and the next Run makes the call with the function do.
+// call has not been made yet, Ask returns nil, and Change later makes the call, without the lock, by
+// calling the function do.
 func (c *Calls) Ask(key any, do func() error) error {
 	answer, known := c.answers[key]
 	if !known {
@@ -32,8 +33,8 @@ func (c *Calls) Ask(key any, do func() error) error {
 	return answer
 }
 
-// Missing reports whether Ask has noted a call in the current try of Change. The plan then lacks the
-// result of that call.
+// Missing reports whether a step of Change has asked for the result of a call that has yet to be made.
+// Change then runs the steps again after it has made the call.
 func (c *Calls) Missing() bool { return len(c.missing) > 0 }
 
 // Change makes a change that consists of the given steps. It holds the lock mu while it runs the steps one

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// A Teller calls SetRate on the limiters that get a new rate by a change of rules. If the change fails,
-// the Teller sets the old rates again.
+// A Teller calls the method SetRate of the user's limiters that get a new rate by a change of rules. If the
+// change fails, the Teller sets the old rates again.
 //
-// A change may be planned several times. In each plan, a key of type K stands for the state of the rule
-// that has the limiter. If another change alters that rule between two plans, the later plan has another
+// A change may be planned several times. In each plan, a key of type K stands for the present state of the
+// rule that has the limiter. If another change alters that rule between two plans, the later plan has another
 // key, and SetRate is called again. The zero Teller is ready for use.
 type Teller[K, R comparable] struct {
 	plan []telling[K, R]  // the calls of SetRate that the current plan needs
@@ -51,8 +51,9 @@ func (t *Teller[K, R]) Plan(name string, key K, limiter any, before, rate R) boo
 	return ok
 }
 
-// Ask calls [Calls.Ask] for each planned call of SetRate. It returns the errors, joined. For each call, the
-// function refused makes this error from what SetRate has returned, which may be nil, and the name of the rule.
+// Ask calls [Calls.Ask] for each planned call of SetRate, and returns the errors of these calls, joined. The error
+// of a call is what the function refused makes of the name of the rule and of what SetRate has returned. Both
+// errors may be nil.
 func (t *Teller[K, R]) Ask(calls *Calls, refused func(name string, err error) error) error {
 	var problems []error
 	for _, p := range t.plan {
@@ -71,8 +72,8 @@ func (t *Teller[K, R]) Ask(calls *Calls, refused func(name string, err error) er
 	return errors.Join(problems...)
 }
 
-// Commit records that the change was made as planned. Undo then leaves the rates of all rules in the
-// plan as they are, even rates that an earlier plan has set.
+// Commit records that the change was made as planned. From then on, Undo leaves the rates of all rules in
+// the plan as they are, even rates that an earlier plan has set.
 func (t *Teller[K, R]) Commit() {
 	for _, done := range t.told {
 		for _, p := range t.plan {
@@ -81,9 +82,10 @@ func (t *Teller[K, R]) Commit() {
 	}
 }
 
-// Undo undoes the calls of SetRate that were made but not committed. For each of them, it calls the
-// function now with the key of the call. If this function returns a rate and true, Undo sets this rate.
-// Otherwise, it sets the rate that the limiter had before the call of SetRate, if that rate is known.
+// Undo undoes the calls of SetRate that were made but not committed. For each of them, it calls the function
+// now with the key of the call. If a later change has given the limiter a rate, now returns this rate and true,
+// and Undo sets this rate. Otherwise, it sets the rate that the limiter had before the call of SetRate, if that
+// rate is known.
 func (t *Teller[K, R]) Undo(now func(key K) (rate R, ok bool)) {
 	var unknown R
 	for _, done := range slices.Backward(t.told) { // newest call first, so that the rate before the first call is set last

@@ -1,5 +1,5 @@
 // Package keyspec reads and writes key types: texts such as "user" or "ip+endpoint", which say
-// from which parts of a request a key is made.
+// from which parts of a request its key is made. Requests with the same key share a limit.
 package keyspec
 
 import (
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A Kind says from where in a request a part of a key comes.
+// A Kind says which property of a request a part of a key is, such as the IP address.
 type Kind uint8
 
 // The kinds of parts, in the order in which a key type lists them.
@@ -23,8 +23,8 @@ const (
 
 // A Part is one part of a key, such as the IP address or an attribute.
 type Part struct {
-	Kind Kind   // from where the value of the part comes
-	Name string // the name of the attribute; empty for all other kinds
+	Kind Kind   // which property of the request the part is
+	Name string // the name of the attribute if Kind is Attr; otherwise empty
 }
 
 const (
@@ -33,8 +33,8 @@ const (
 	userEndpoint = "user_endpoint"
 )
 
-// The map words has the kind for the text of a part. Attributes are not in the map: their text is
-// "attr:NAME".
+// The map words has the kind for each text of a part. Attributes are not in the map: their text is
+// "attr:" and the name of the attribute.
 var words = map[string]Kind{"ip": IP, "user": User, "endpoint": Endpoint, "global": Global}
 
 // The constant forms is the reason in the error for an unknown part of a key type.

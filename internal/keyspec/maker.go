@@ -11,15 +11,15 @@ import (
 type Request struct {
 	Client, Endpoint, IP string // values of key parts
 
-	Tier  string            // not part of any key
-	Attrs map[string]string // values of key parts
-	Rules []string          // not part of any key
-	Cost  int               // not part of any key
-	Costs []cost            // not part of any key
-	ID    string            // not part of any key
+	Tier  string            // the client's plan; not part of any key
+	Attrs map[string]string // further properties of the request by name; values of key parts
+	Rules []string          // names of rules that apply to the request; not part of any key
+	Cost  int               // how many units the request takes; not part of any key
+	Costs []cost            // how many of each unit the request takes; not part of any key
+	ID    string            // names the request, so that a retry is not charged again; not part of any key
 }
 
-// A cost is how many units of one kind a request costs.
+// A cost says how many units of one kind a request costs.
 type cost = struct {
 	Unit string // what is counted
 	N    int    // how many
@@ -32,8 +32,8 @@ type Maker struct {
 	parts []Part
 }
 
-// A form is a number that stands for a common key type; anyParts stands for all others. A switch on a
-// number is faster than a switch on the text of the key type.
+// A form is a number that stands for a common key type, such as byUser for "user". The number anyParts
+// stands for all other key types. A switch on a number is faster than a switch on the text of the key type.
 type form uint8
 
 const (
@@ -65,7 +65,7 @@ func MakerOf(text string) *Maker {
 	return &Maker{anyParts, parts}
 }
 
-// Has reports whether a part of this kind is in each key.
+// Has reports whether the keys have a part of this kind.
 func (m *Maker) Has(kind Kind) bool {
 	for _, part := range m.parts {
 		if part.Kind == kind {
@@ -140,8 +140,8 @@ func (m *Maker) Text(req *Request) string {
 	return string(append(text, req.part(m.parts[last])...))
 }
 
-// Given returns two answers. whole is true if req has a value for each part of its key. own is true if
-// whole is true and a part of the key identifies the sender: the client, the IP or an attribute.
+// Given returns two answers about req. whole is true if req has a value for each part of its key. own is true
+// if whole is true and a part of the key identifies the sender: the client, the IP or an attribute.
 func (m *Maker) Given(req *Request) (whole, own bool) {
 	for _, part := range m.parts {
 		given := true

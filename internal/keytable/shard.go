@@ -42,16 +42,16 @@ type Shard[S any, A Algorithm[S]] struct {
 	count  int    // number of slots in use
 	slots  []slot[S]
 
-	latest Instant // latest reading of a clock that never steps back
+	latest Instant // latest instant that callers have passed to Latest or Finish
 	counts Counts  // totals of this shard
 
 	floor    Instant // latest instant at which a key was evicted; 0 if no key was evicted yet
 	cursor   int     // slot at which the next search for a key to evict begins
 	overflow S       // the state that all keys without a slot share: what they have used is counted together
 	shared   bool    // whether the field overflow may differ from the zero S
-	newcomer S       // memory for the results of the methods Newcomer and Scratch
+	newcomer S       // memory for the states that Newcomer and Scratch return, so that these methods allocate nothing
 
-	marks map[Hash]struct{} // keys that callers wait for; nil if there are none
+	marks map[Hash]struct{} // keys for which callers wait, and which keep their slots; nil if there are none
 
 	table *Table[S, A]
 }
@@ -101,7 +101,8 @@ func (s *Shard[S, A]) Scratch(state S) *S {
 }
 
 // Offer gives the key with the hash h a slot with this state if the table has room. The key must not
-// have a slot yet. No request has charged the state, so nothing is lost if there is no room.
+// have a slot yet. The caller must not have charged anything to the state, so that nothing is lost if
+// there is no room.
 func (s *Shard[S, A]) Offer(h Hash, state *S, now Instant) { s.giveSlot(h, *state, now) }
 
 // Insert gives the key with the hash h a slot with this state. The key must not have a slot yet. Insert
@@ -116,8 +117,8 @@ func (s *Shard[S, A]) Insert(h Hash, state *S, now Instant) bool {
 	return false
 }
 
-// HasRoom reports whether the table has room for a new key at the instant now, so that Insert would
-// give the key a slot.
+// HasRoom reports whether Insert would give a new key a slot at the instant now: whether the table is
+// not full, or an idle key can be evicted.
 func (s *Shard[S, A]) HasRoom(now Instant) bool {
 	return s.table.keys.Load() < s.table.maxKeys || s.findIdle(now) >= 0
 }
@@ -135,8 +136,8 @@ const (
 )
 
 // Finish adds a decision to the total t and unlocks the shard. The parameter now is the instant of the
-// decision, or 0 if Finish must not change the latest instant that the shard has seen. Later calls of
-// Latest return an instant that is not before now.
+// decision: later calls of Latest return no earlier instant. If now is 0, Finish does not change the
+// instants that Latest returns.
 func (s *Shard[S, A]) Finish(now Instant, t Tally) {
 	s.latest = max(s.latest, now)
 	switch t {
@@ -152,7 +153,7 @@ func (s *Shard[S, A]) Finish(now Instant, t Tally) {
 	s.mu.Unlock()
 }
 
-// Count adds a grant or a denial to the totals. Do not call it for a shadow rule.
+// Count adds a grant or a denial to the totals. Do not call it for a shadow rule, whose denials have other totals.
 func (s *Shard[S, A]) Count(allowed bool) {
 	if allowed {
 		s.counts.Allowed++
@@ -194,8 +195,8 @@ func (s *Shard[S, A]) giveSlot(h Hash, state S, now Instant) bool {
 	return true
 }
 
-// idleSlot returns the slot of an idle key, which owes nothing. It searches the next sweepSlots slots,
-// and returns -1 if no idle key is in them.
+// idleSlot returns the slot of an idle key, which owes nothing, or -1 if none is in the next sweepSlots
+// slots. It moves s.cursor, so that the next search goes on there.
 func (s *Shard[S, A]) idleSlot(now Instant) int {
 	at := s.findIdle(now)
 	if at >= 0 {
@@ -208,7 +209,8 @@ func (s *Shard[S, A]) idleSlot(now Instant) int {
 	return -1
 }
 
-// findIdle returns the same slot as the method idleSlot, but does not move the cursor.
+// findIdle returns the slot of an idle key among the next sweepSlots slots, or -1. It does not change s.cursor,
+// the slot at which it begins.
 func (s *Shard[S, A]) findIdle(now Instant) int {
 	for i := range min(sweepSlots, len(s.slots)) {
 		at := s.cursor + i

@@ -8,8 +8,8 @@ type slot[S any] struct {
 	state S
 }
 
-// sizeFor returns the number of homes (slots that a hash maps to) of a new shard with n keys. Five
-// eighths of the homes are then in use.
+// sizeFor returns how many homes (slots that a hash maps to) the new slots of a shard with n keys have. With
+// five eighths of the homes in use, the shard has room for further keys.
 func sizeFor(n int) uint64 { return max(uint64(n)*8/5, 5) }
 
 // capacity returns how many keys a shard takes before it is rebuilt. The parameter size is the number of
@@ -37,7 +37,7 @@ func (s *Shard[S, A]) search(h Hash) (i int, ok bool) {
 	}
 }
 
-// put gives the hash h, which must not have a slot yet, a slot with this state.
+// put stores the state of the key with the hash h, which must not have a slot yet, in a new slot.
 func (s *Shard[S, A]) put(h Hash, state S) {
 	i, _ := s.search(h)
 	free := i

@@ -1,6 +1,6 @@
-// Package keytable keeps one small state for each key. It limits the number of keys,
-// spreads them over many locks, and never forgets a debt: what a key has used and not yet
-// earned back.
+// Package keytable keeps one small state for each key: what the key has used of its limit. It
+// bounds the number of keys, spreads them over many locks, and never forgets a debt, which is
+// what a key has used and not yet earned back.
 //
 // States lie in the slots of a shard, sorted by the hashes of their keys. A shard is small,
 // and splits in two when it is full, so that no call waits for more than the rebuild of one
@@ -45,8 +45,8 @@ type Table[S any, A Algorithm[S]] struct {
 	grow sync.Mutex
 }
 
-// A directory maps the first bits of a hash to a shard. A shard that has a short prefix, because it has
-// not split often, is in several neighbouring entries.
+// A directory maps the first bits of a hash to a shard. A shard whose prefix has fewer bits than that,
+// because it has not split often, is in several neighbouring entries of the field shards.
 type directory[S any, A Algorithm[S]] struct {
 	shift  uint8 // 64 minus the number of first bits of a hash that select the shard
 	shards []atomic.Pointer[Shard[S, A]]
@@ -108,9 +108,9 @@ func (t *Table[S, A]) Len() int { return int(t.keys.Load()) }
 type Counts struct {
 	Allowed, Denied uint64 // decisions that granted or denied; calls that only look are not counted
 	Shadowed        uint64 // denials by a shadow rule, which stopped no request
-	Advised         uint64 // denials by a shadow rule that has told the caller of them
-	Evicted         uint64 // keys that were forgotten because they owed nothing
-	Overflowed      uint64 // grants to keys without a slot, charged to the state that these keys share; the table was full
+	Advised         uint64 // denials by a shadow rule that tells the caller of them; they are not in Shadowed
+	Evicted         uint64 // keys that lost their slots while they owed nothing
+	Overflowed      uint64 // grants to keys that got no slot because the table was full; the keys' shared state was charged
 }
 
 // Counts returns the totals over all shards.
@@ -139,8 +139,8 @@ func (t *Table[S, A]) Reconfigure(alg A, convert func(h Hash, s *S, shared bool)
 			}
 		}
 		s.Algorithm = alg
-		// Evicted keys share the state in s.overflow, so this state is converted like the states in
-		// slots. It is not in use if no key was evicted and no key shares it.
+		// Keys without a slot share the state in s.overflow, so this state is converted like the states
+		// in slots. It is not in use if no key was evicted and no key was charged to it.
 		if s.floor > 0 || s.shared {
 			convert(Hash{}, &s.overflow, true)
 			s.shared = true
@@ -152,7 +152,7 @@ func (t *Table[S, A]) Reconfigure(alg A, convert func(h Hash, s *S, shared bool)
 func (t *Table[S, A]) Sweep(now Instant) { t.visit(func(s *Shard[S, A]) { s.sweep(now) }) }
 
 // Restart gives all shards the configuration alg and forgets the states of all keys, one shard
-// after the other. The totals stay.
+// after the other. The totals that Counts returns stay.
 func (t *Table[S, A]) Restart(alg A) {
 	t.visit(func(s *Shard[S, A]) {
 		var unused S

@@ -24,7 +24,7 @@ type Listed interface {
 	RuleName() string
 }
 
-// A List holds rules in their order, the default rule last. It never changes.
+// A List holds rules, sorted by their Index, with the default rule last. It never changes.
 type List[R Listed] []R
 
 // NumNamed returns the number of rules that are not the default rule.

@@ -216,7 +216,7 @@ func New[R Rule, G any](rules []R, build func(rules []R) G) Set[R, G] {
 // Find returns the value that build made from the rules for endpoint.
 func (s *Set[R, G]) Find(endpoint string) *G { return &s.group(endpoint).value }
 
-// Additional returns the additional rules for endpoint.
+// Additional returns the rules that apply to endpoint in addition to the best match.
 func (s *Set[R, G]) Additional(endpoint string) []R { return s.group(endpoint).additional }
 
 // FindElsewhere does the same as Find, but is faster. Call it only for an endpoint that is not in the

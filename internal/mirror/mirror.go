@@ -1,5 +1,5 @@
 // Package mirror copies values between structs whose fields have the same names, but other types: those of the root package, which
-// no internal package may know, and those of an internal package that works for it.
+// no internal package may import, and those of an internal package that the root calls.
 package mirror
 
 import "reflect"

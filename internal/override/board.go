@@ -10,7 +10,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Layer is one of the lists of overrides of a limiter.
+// A Layer is one of the lists of overrides (exceptions to the rules) of a limiter.
 type Layer int
 
 // The layers. Overrides of all layers apply together.
@@ -21,7 +21,8 @@ const (
 	numLayers
 )
 
-// inOrder returns the layers in an order: of equal overrides in two layers, that of the first one decides.
+// inOrder returns the layers, the strongest first: if two layers have equal overrides, the one in the first of these layers
+// decides.
 func inOrder() [numLayers]Layer { return [...]Layer{Code, Shared, File} }
 
 // MaxOwn and MaxShared are the largest numbers of overrides that the layer Code or File, and the list in a store, can have.
@@ -32,20 +33,21 @@ const (
 
 // A Host is what a Board needs to know about its limiter.
 type Host struct {
-	Wall   func() time.Time                  // the time of the clock that people read
-	Now    func() keytable.Instant           // the time of the clock by which the limiter decides
-	Change func(commit func(), touched *Set) // calls commit, and decides anew on the callers who wait and whom touched meets
+	Wall   func() time.Time                  // the date and the time of day, by which overrides end
+	Now    func() keytable.Instant           // the instant now, by the clock with which the limiter decides
+	Change func(commit func(), touched *Set) // calls commit, then decides again on waiting callers to whom an override in touched applies
 	Source Source                            // the list in a store that processes share; nil if the limiter has none
 }
 
-// A Board keeps the overrides of one limiter. Decisions read it without a lock. The zero Board is empty and cannot be changed.
+// A Board keeps the overrides (exceptions to the rules) of one limiter. Decisions read it without a lock. The zero Board is
+// empty and cannot be changed.
 type Board struct {
 	Host // set before the Board is used, and never changed
 
-	// The requests that an override has changed, by its effect.
+	// How many requests were blocked by overrides, exempt by them from a rule, and decided at the rate of an override.
 	Blocked, Exempted, Rated atomic.Uint64
 
-	// Barred is how many callers of Wait wait for the end of a block.
+	// Barred is how many callers of Wait wait for the end of a block, by an override or by a Penalty.
 	Barred atomic.Int64
 
 	set     atomic.Pointer[Set]
@@ -55,10 +57,10 @@ type Board struct {
 	ahead   atomic.Int64                  // how far the clock of the store is ahead of the clock of this process, in nanoseconds
 
 	mu      sync.Mutex                    // held while the overrides change
-	layers  [numLayers]map[string][]Entry // the overrides by Entry.whom; guarded by mu, as are the fields below
+	layers  [numLayers]map[string][]Entry // the overrides, by client or prefix (Entry.whom); guarded by mu, as are the fields below
 	lens    [numLayers]int                // how many overrides each layer has
-	sweepAt [numLayers]int                // from which number on the next change forgets those of the layer that have ended
-	version Version                       // of the layer Shared
+	sweepAt [numLayers]int                // if a layer has at least so many overrides, the next change removes those that have ended
+	version Version                       // the version of the list in the store of which the layer Shared is a copy
 }
 
 // Set returns the overrides of all layers, or nil if there are none.
@@ -101,9 +103,9 @@ func (b *Board) All() (all []Entry) {
 	return all
 }
 
-// Apply changes the layer l: each of the changes is set, or lifts others if its Effect is Lift. If whole is true, they take the
-// place of the whole layer, except for those that have ended. If the layer would then have more than MaxOwn overrides,
-// nothing changes, and the result n is how many it would have.
+// Apply changes the layer l: each of the changes adds an override or, if its Effect is Lift, removes others. If whole is true,
+// the changes that have not ended yet replace the whole layer. The result n is how many overrides the layer has then. If these
+// would be more than MaxOwn, nothing changes, and ok is false.
 func (b *Board) Apply(l Layer, changes []Entry, whole bool) (n int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -182,7 +184,8 @@ func (b *Board) plan(l Layer, changes []Entry, whole bool, now time.Time) (touch
 	}
 }
 
-// minSweep is the number of overrides of a layer below which none are forgotten because they have ended.
+// minSweep is a number of overrides: a change of a layer that has fewer does not look for those that have ended, to remove
+// them.
 const minSweep = 1024
 
 // Changed returns a channel that is closed when the overrides change.
@@ -196,7 +199,7 @@ func (b *Board) Changed() <-chan struct{} {
 	}
 }
 
-// Count counts a request that overrides have changed as r says.
+// Count adds a request to Exempted and Rated, if the Ruling r says that an override made it exempt or changed its rate.
 func (b *Board) Count(r *Ruling) {
 	if r.Freed > 0 {
 		b.Exempted.Add(1)
@@ -225,7 +228,7 @@ func (b *Board) Stats() Stats {
 // Time returns the time by which overrides end: that of the store, if processes share a list in it.
 func (b *Board) Time() time.Time { return b.Wall().Add(time.Duration(b.ahead.Load())) }
 
-// Wake closes the channel that Changed returns, as a change does.
+// Wake closes the channel that Changed returns, so that those who wait for a change decide again.
 func (b *Board) Wake() {
 	if changed := b.changed.Swap(nil); changed != nil {
 		close(*changed)

@@ -8,8 +8,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 )
 
-// Check returns what is wrong with o at the time now, except for what only the rules of the limiter can say: the field, its
-// value, and what it must be. If nothing is wrong, field is "".
+// Check looks for a fault in o at the time now. It returns the field, its value, and what the value must be. If it finds no
+// fault, field is "". It does not check what depends on the rules of the limiter.
 func (o *Override) Check(now time.Time) (field string, value any, reason string) {
 	const short = "must be zero, unless the effect is "
 	switch {

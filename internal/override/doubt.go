@@ -17,10 +17,11 @@ type Doubt struct {
 // the request was named after the address: then no exemption of the client applies either.
 func NewDoubt(ctx context.Context, client bool) *Doubt { return &Doubt{Context: ctx, client: client} }
 
-// InDoubt returns the context with which a limiter is asked about the request of this client from this address, whose own
-// context is ctx. If the address is doubtful, which means that it may be that of a proxy, the context is a Doubt. named is how
-// a client is called that is named after the doubtful address. If no address is doubtful, that is "", and doubt is nil. So it
-// is if the request has another address, which the service itself has set.
+// InDoubt returns the context with which a limiter decides on a request from the address ip by this client. ctx is the
+// request's own context. doubtful is an address that may be that of a proxy, or "" if there is none. If ip is this address,
+// the result is a Doubt, so that exemptions of the address do not apply. named is the name that a client has if it is named
+// after the doubtful address. If ip is another address, for example one that the service has set itself, the result is ctx,
+// and doubt is nil.
 func InDoubt(ctx context.Context, doubtful, ip, client, named string) (_ context.Context, doubt *Doubt) {
 	if doubtful == "" || ip != doubtful {
 		return ctx, nil

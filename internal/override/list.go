@@ -38,26 +38,26 @@ func (l *Lists) Since(limiter string, v Version) (now Version, set, lifted []Ent
 	return Version{}, nil, nil, v != Version{}
 }
 
-// A List is the list of overrides of one limiter in a store in memory. It also knows what was lifted, so that a reader can
-// ask for what has changed. It is not safe for concurrent use.
+// A List is the list of overrides (exceptions to the rules) of one limiter in a store in memory. It also knows which were
+// lifted (removed), so that a reader can ask for what has changed. It is not safe for concurrent use.
 type List struct {
 	version Version
 	items   map[string][]item // by Entry.whom
-	dropped uint64            // readers of an older version than this one must read the whole list
+	dropped uint64            // a reader that has an older version than this one must read the whole list
 }
 
-// An item is an override, or a note that it was lifted.
+// An item is an override, or a note that it was lifted (removed).
 type item struct {
 	Entry
-	number uint64 // the version that brought it
+	number uint64 // the Version.Number of the List since this item was set or lifted
 	lifted bool
 }
 
 // NewList returns an empty List.
 func NewList() *List { return &List{version: Version{List: max(rand.Uint64(), 1)}} }
 
-// Edit sets or lifts the given overrides at the time now. If the List would then have more than MaxShared, it stays as it
-// is, and the result n is how many it would have had.
+// Edit sets or lifts (removes) the given overrides at the time now. It returns how many overrides the List has then. If these
+// would be more than MaxShared, the List stays as it is, ok is false, and n is how many it would have had.
 func (l *List) Edit(changes []Entry, now time.Time) (n int, ok bool) {
 	next := List{l.version, make(map[string][]item, len(l.items)), l.dropped}
 	next.version.Number++
@@ -90,8 +90,8 @@ func (l *List) Edit(changes []Entry, now time.Time) (n int, ok bool) {
 	return n, true
 }
 
-// forget forgets the oldest notes about what was lifted, if there are more than MaxShared of them. Who has not read them yet
-// reads the whole list. It returns the number of overrides.
+// forget forgets the oldest notes about what was lifted, if there are more than MaxShared of them. A reader that has not read
+// them yet must read the whole list. It returns the number of overrides.
 func (l *List) forget() (n int) {
 	var lifted []uint64
 	for _, items := range l.items {

@@ -18,8 +18,8 @@ import (
 // An Effect says what an override does.
 type Effect = string
 
-// The effects. A set has only the first three of them. Lift removes overrides, and Pardon ends the blocks that rules
-// with a penalty have begun.
+// The effects. Only the first three are kept in a Set. The others are commands: Lift removes overrides, and Pardon ends the
+// blocks that rules with a penalty have begun.
 const (
 	Block  Effect = "block"
 	Exempt Effect = "exempt"
@@ -31,18 +31,19 @@ const (
 // rank orders the effects of overrides that are equally specific: the one with the lowest rank decides.
 func rank(e Effect) int { return slices.Index([]Effect{Block, Exempt, Rate}, e) }
 
-// An Override has the fields of Override in the root package.
+// An Override is an exception to the rules of a limiter, for one client or for some addresses: it blocks them, exempts them, or
+// gives them another rate. Its fields are those of Override in the root package.
 type Override struct {
 	Client string        // the client that it is for; empty if it is for addresses
 	IP     string        // an address or a prefix; empty if it is for a client
 	Rules  []string      // the names of the rules that it is for; none: all rules
 	Effect Effect        // what it does
-	Rate   ratetext.Rate // for the effect Rate
+	Rate   ratetext.Rate // the rate of the client or address, in place of that of the rules; set only for the effect Rate
 	Until  time.Time     // when it ends; zero if it does not
-	Note   string        // a text for people
+	Note   string        // a text for operators, which decides nothing
 }
 
-// Part returns the part that a key must have so that it belongs to the one whom o is for.
+// Part returns the part that a key must have so that it belongs to the client or to one address of o.
 func (o *Override) Part() keyspec.Kind {
 	if o.IP != "" {
 		return keyspec.IP
@@ -50,14 +51,15 @@ func (o *Override) Part() keyspec.Kind {
 	return keyspec.User
 }
 
-// An Entry is an Override in the form in which a Set has it: IP as a prefix prints, and Rules sorted, each name once.
+// An Entry is an Override in a form that is the same for equal overrides: IP in its usual spelling, and Rules sorted, each name
+// once.
 type Entry struct {
 	Override
-	prefix netip.Prefix // IP in parsed form; invalid if it is for a client
-	lifts  bool         // whether it lifts the override with the same Rules and the same Effect, see lifting
+	prefix netip.Prefix // the field IP, parsed; invalid if the override is for a client
+	lifts  bool         // whether it is no override, but removes the one with the same Rules and the same Effect
 }
 
-// lifting returns an Entry that, if it is set, lifts the override that e would replace.
+// lifting returns an Entry that lifts (removes) an override when it is applied: the one that e would replace.
 func (e Entry) lifting() Entry {
 	e.lifts = true
 	return e
@@ -71,7 +73,7 @@ func (e *Entry) RateOf() ratetext.Rate {
 	return e.Rate
 }
 
-// stays reports whether e, once it was set, is an override itself.
+// stays reports whether e, once it is applied, is kept as an override. It is not kept if it only lifts (removes) others.
 func (e *Entry) stays() bool { return e.Effect != Lift && !e.lifts }
 
 // NewEntry returns the Entry of o, whose IP must be valid or empty.
@@ -90,7 +92,7 @@ func NewEntry(o Override) Entry {
 	return e
 }
 
-// NewEntries returns the entries of all.
+// NewEntries returns an Entry for each of the given overrides.
 func NewEntries(all []Override) []Entry {
 	entries := make([]Entry, len(all))
 	for i, o := range all {
@@ -109,7 +111,7 @@ func (e *Entry) Plain() *Override {
 	return &o
 }
 
-// Plain returns the overrides of the entries, as the method Plain does.
+// Plain returns the overrides of the entries, which share no memory with them.
 func Plain(entries []Entry) []Override {
 	all := make([]Override, len(entries))
 	for i := range entries {
@@ -123,8 +125,8 @@ func (e *Entry) Covers(p netip.Prefix) bool {
 	return e.prefix.Bits() <= p.Bits() && e.prefix.Contains(p.Addr())
 }
 
-// Owns reports whether a key is that of the client of e, or of an address that e is for. client is the hash of the client whose
-// key it is, and ip is the address or the prefix; either may be zero.
+// Owns reports whether the override e is for the owner of a key. client is the hash of the client whose key it is, and ip is
+// the address or the prefix whose key it is; either may be zero.
 func (e *Entry) Owns(client keytable.Hash, ip netip.Prefix) bool {
 	if e.prefix.IsValid() {
 		return ip.IsValid() && e.Covers(ip)
@@ -144,7 +146,7 @@ func PrefixOf(ip string) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// whom returns a text that is the same for all overrides of one client or prefix.
+// whom returns a text that is the same for all overrides of one client or prefix. Maps use it as their key.
 func (e *Entry) whom() string {
 	if e.prefix.IsValid() {
 		return "ip " + e.IP
@@ -152,8 +154,8 @@ func (e *Entry) whom() string {
 	return "client " + e.Client
 }
 
-// replaces reports whether e, which is set, takes the place of old or, if e has the effect Lift, lifts it. Both are for the
-// same client or prefix.
+// replaces reports whether the override old is removed when e is applied: because e takes its place or, if e has the effect
+// Lift, lifts it. Both are for the same client or prefix.
 func (e *Entry) replaces(old *Entry) bool {
 	if e.Effect == Lift && len(e.Rules) == 0 {
 		return true
@@ -181,7 +183,7 @@ func compare(a, b Entry) int {
 	switch c := rank(a.Effect) - rank(b.Effect); {
 	case c != 0 || a.Until.Equal(b.Until):
 		return c
-	case a.Until.IsZero(): // of two blocks, that which lasts longer comes first
+	case a.Until.IsZero(): // of two overrides with the same effect, the one that lasts longer comes first
 		return -1
 	case b.Until.IsZero():
 		return 1
@@ -214,16 +216,17 @@ func ParsePrefix(text string) (prefix netip.Prefix, problem string) {
 	return prefix, ""
 }
 
-// shards is the number of maps that have the clients of a Set: a change copies only the maps that it changes.
+// shards is the number of maps over which the clients of a Set are distributed. A change copies only the maps with the clients
+// that it changes, and not all clients.
 const shards = 256
 
-// A Set holds overrides. It never changes, so it needs no lock. A nil Set is empty.
+// A Set holds overrides (exceptions to the rules of a limiter). It never changes, so it needs no lock. A nil Set is empty.
 type Set struct {
 	clients    [shards]map[string]*whom
 	ipv4, ipv6 table
 }
 
-// A whom is a client or a prefix with its overrides, in the order of the function compare.
+// A whom is a client or a prefix with its overrides. Those that decide before others come first, see compare.
 type whom struct{ entries []Entry }
 
 var seed = maphash.MakeSeed()
@@ -240,8 +243,9 @@ func NewSet(entries []Entry) *Set {
 	return (*Set)(nil).with(byWhom, nil)
 }
 
-// with returns a copy of s in which each client or prefix in next has these overrides. Those in gone have had the overrides
-// there, and have none any more. The result is nil if it is empty.
+// with returns a copy of s in which some clients and prefixes are changed. Those in the map next get the overrides that the map
+// has for them. Those in the map gone have none any more; the map has an override that each of them had. If no overrides are
+// left, the result is nil.
 func (s *Set) with(next map[string][]Entry, gone map[string]Entry) *Set {
 	t, copied := new(Set), [shards]bool{}
 	if s != nil {
@@ -321,11 +325,11 @@ type Met struct {
 	inside []*node // if the request has a prefix in place of an address: the nodes inside that prefix
 }
 
-// None reports whether no override may apply.
+// None reports whether m is empty, so that no override can apply to the request.
 func (m *Met) None() bool { return m.client == nil && m.near == nil && m.inside == nil }
 
-// Find returns the overrides for a request of this client from this address. ip may also be a prefix, such as
-// "2001:db8::/64", and any other text is the address of nobody. Find allocates nothing.
+// Find returns the overrides for a request of this client from this address. ip may also be a prefix, such as "2001:db8::/64",
+// and overrides of addresses do not apply to any other text. Find allocates nothing.
 func (s *Set) Find(client, ip string) (m Met) {
 	if s == nil {
 		return m
@@ -364,17 +368,18 @@ func parse(ip string) (addr netip.Addr, bits int, ok bool) {
 	return netip.PrefixFrom(addr, bits).Masked().Addr(), bits, true
 }
 
-// For returns the override that decides for the rule with this name, or nil if none applies: an override of the client
-// before those of addresses, a longer prefix before a shorter one, one that names the rule before one for all rules, and
-// of equal ones, a block, then an exemption, then a rate. For a request to which no rule applies, rule is "". The function
-// applies says whether an override that is for the rule can be applied to it; if not, the next one decides.
+// For returns the override that decides for the rule with this name, or nil if none applies. An override of the client decides
+// before those of addresses, one of a longer prefix before one of a shorter prefix, and one that names the rule before one for
+// all rules. Of those that are equal in this, a block decides before an exemption, and an exemption before a rate. If no rule
+// applies to the request, rule is "". The function applies says whether an override can be applied to the rule; if not, the
+// next one decides.
 func (m *Met) For(rule string, applies func(e *Entry) bool) *Entry {
 	if m.client != nil {
 		if e := m.client.find(rule, applies); e != nil {
 			return e
 		}
 	}
-	for i := range m.inside { // a prefix inside that of the request meets it only in part, which is enough for a block
+	for i := range m.inside { // it covers only a part of the request's addresses: enough for a block, but for no other effect
 		e := m.inside[i].find(rule, func(e *Entry) bool { return e.Effect == Block && applies(e) })
 		if e != nil {
 			return e

@@ -8,14 +8,15 @@ import (
 // forever is the time that a block without an end lasts.
 const forever = time.Duration(1<<63 - 1)
 
-// An At has the overrides of a limiter at one time. A caller that waits is decided on by the same At when it is served.
+// An At has the overrides (exceptions to the rules) of a limiter at one time. A caller that waits is served by its At, or by a
+// new one if overrides for it have changed meanwhile.
 type At struct {
 	Set   *Set      // nil if there are none
 	Doubt *Doubt    // refuses exemptions of an address that may be a proxy's; nil if the address is the client's
-	now   time.Time // not set if there are no overrides
+	now   time.Time // when the overrides were looked up; not set if there are none
 }
 
-// At returns the overrides of b now, for a request whose context has this Doubt, or none.
+// At returns the overrides of b at the present time. doubt is the Doubt of the request's context, or nil if it has none.
 func (b *Board) At(doubt *Doubt) At {
 	a := At{Set: b.Set(), Doubt: doubt}
 	if a.Set != nil {
@@ -24,7 +25,8 @@ func (b *Board) At(doubt *Doubt) At {
 	return a
 }
 
-// For returns what At returns for a request with the context ctx. It first does what Poll does.
+// For returns what At returns for a request with the context ctx. Before that, it calls Poll, which now and then reads the list
+// of overrides in the store.
 func (b *Board) For(ctx context.Context) At {
 	b.Poll()
 	a := b.At(nil)
@@ -34,7 +36,7 @@ func (b *Board) For(ctx context.Context) At {
 	return a
 }
 
-// A Ruling is what overrides say about one request and its rules.
+// A Ruling is what overrides (exceptions to the rules) say about one request and its rules.
 type Ruling struct {
 	Block *Entry // the block that denies the request, the one that ends last; nil if there is none
 	Freed int    // from how many rules the request is exempt
@@ -58,13 +60,13 @@ func (r *Ruling) Cleared() Ruling {
 	return Ruling{by: r.by[:0]}
 }
 
-// Begin looks for the overrides for a request of this client from this address.
+// Begin looks up the overrides for a request of this client from this address, and stores them in r.
 func (r *Ruling) Begin(a At, client, ip string) {
 	r.met, r.now, r.doubt = a.Set.Find(client, ip), a.now, a.Doubt
 }
 
-// Rule returns the override that decides for the rule with this name, or nil. The function takes says whether the rule can have
-// the rate of an override.
+// Rule returns the override that decides for the rule with this name, or nil, and notes it in r. The function takes says
+// whether the rule can have the rate of an override.
 func (r *Ruling) Rule(name string, takes func(e *Entry) bool) *Entry {
 	if r.met.None() {
 		return nil
@@ -84,7 +86,8 @@ func (r *Ruling) Rule(name string, takes func(e *Entry) bool) *Entry {
 	return e
 }
 
-// None is called if no rule applies to the request. Then only a block for all rules matters.
+// None is called if no rule applies to the request. Such a request can only be denied by a block for all rules, which None
+// looks for.
 func (r *Ruling) None() {
 	if r.met.None() || len(r.by) > 0 {
 		return
@@ -108,7 +111,8 @@ func (r *Ruling) Of(rule string) *Entry {
 	return nil
 }
 
-// About returns what Of returns or, if that is nil, the rate that would decide if the rule could have it.
+// About returns the override that decides for the rule with this name. If there is none, it returns the override with a rate
+// that would decide if the rule could have that rate, or nil.
 func (r *Ruling) About(rule string) *Entry {
 	if e := r.Of(rule); e != nil {
 		return e
@@ -116,7 +120,7 @@ func (r *Ruling) About(rule string) *Entry {
 	return r.met.For(rule, func(e *Entry) bool { return !e.Ended(r.now) && e.Effect == Rate })
 }
 
-// Rest returns how long the field Block lasts.
+// Rest returns for how long the block in r.Block still lasts.
 func (r *Ruling) Rest() time.Duration {
 	if r.Block.Until.IsZero() {
 		return forever

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A Source is the list of overrides of a limiter in a store. It returns what has changed since the version v, or the whole
-// list.
+// A Source is the list of overrides (exceptions to the rules) of a limiter that a store keeps for several processes. It returns
+// what has changed since the version v, or the whole list.
 type Source func(ctx context.Context, v Version) (Changes, error)
 
 // A Version is the version of a list of overrides in a store.
@@ -17,7 +17,7 @@ type Version struct {
 	Number uint64 // grows with each change
 }
 
-// Changes are what a Source has returned.
+// Changes are the answer of a Source: how its list has changed.
 type Changes struct {
 	Version     Version   // the version of the list now
 	Whole       bool      // whether Set is the whole list, instead of what has changed
@@ -28,8 +28,8 @@ type Changes struct {
 // Unknown is a version that no list in a store has. If the layer Shared has it, the next read brings the whole list.
 var Unknown = Version{List: math.MaxUint64}
 
-// Poll reads the list in the store, beside the caller, if there is one and Poll last began to read it more than a second ago.
-// If the store cannot be reached, the old copy of the list goes on to decide.
+// Poll starts a goroutine that reads the list in the store, if there is one and the last reading began more than a second ago.
+// The caller does not wait for it. If the store cannot be reached, the old copy of the list goes on to decide.
 func (b *Board) Poll() {
 	if b.Source == nil {
 		return
@@ -48,7 +48,7 @@ func (b *Board) Poll() {
 // errStale means that another goroutine has changed the copy of the list in the store meanwhile.
 var errStale = errors.New("ratelimit: the overrides have changed meanwhile")
 
-// Read reads what has changed in the list in the store. The error is that of the Source.
+// Read reads what has changed in the list in the store, and changes the copy in this process. The error is that of the Source.
 func (b *Board) Read(ctx context.Context) (err error) {
 	const tries = 10
 	for range tries {
@@ -59,7 +59,7 @@ func (b *Board) Read(ctx context.Context) (err error) {
 	return err
 }
 
-// readOnce does what Read does, but may return errStale.
+// readOnce tries once to do what Read does. It returns errStale if another goroutine has changed the copy meanwhile.
 func (b *Board) readOnce(ctx context.Context) error {
 	since := b.sharedVersion()
 	c, err := b.Source(ctx, since)
@@ -81,19 +81,20 @@ func (b *Board) readOnce(ctx context.Context) error {
 // the list, so that this process obeys them at once.
 func (b *Board) ReadAfter(ctx context.Context, changes []Entry) {
 	if b.Read(ctx) != nil {
-		_ = b.learn(changes, false, b.sharedVersion(), Unknown) // errStale: the list was read meanwhile
+		_ = b.learn(changes, false, b.sharedVersion(), Unknown) // an error means that the list was read meanwhile
 	}
 }
 
-// sharedVersion returns the version of the layer Shared.
+// sharedVersion returns the version that the copy of the list in the store (the layer Shared) has.
 func (b *Board) sharedVersion() Version {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.version
 }
 
-// learn makes changes of the layer Shared that were made in the store since the version since, and gave the list the version
-// now. The result is errStale if the layer already has changes which these do not have, or were not made since.
+// learn makes in the copy of the list (the layer Shared) the changes that were made in the store between the versions since and
+// now. It returns errStale if another goroutine has changed the copy meanwhile, so that they cannot be applied to it, see
+// Permits.
 func (b *Board) learn(changes []Entry, whole bool, since, now Version) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,9 +107,9 @@ func (b *Board) learn(changes []Entry, whole bool, since, now Version) error {
 	return nil
 }
 
-// Permits reports whether changes that were made since the version since can be applied to a copy of the list that has the
-// version v. They lead to the version now. If whole is true, they are the whole list. They cannot be applied if v is later
-// than that, or the version of another list.
+// Permits reports whether changes can be applied to a copy of the list that has the version v. The changes lead from the
+// version since to the version now; if whole is true, they are the whole list instead. They cannot be applied if v is later
+// than now, if changes between v and since would be missing, or if v is the version of another list.
 func (v Version) Permits(since, now Version, whole bool) bool {
 	later := v.List == now.List && v.Number <= now.Number && (whole || since.List == v.List && since.Number <= v.Number)
 	return v == since || later

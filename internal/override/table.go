@@ -7,14 +7,15 @@ import (
 	"sort"
 )
 
-// A table finds the prefixes that have a given address. Two prefixes are either disjoint, or one lies inside the other.
-// So in the order of their first addresses, with the shorter prefix first, each prefix is followed by those inside it.
+// A table finds the prefixes that contain a given address, with their overrides. Two prefixes are either disjoint, or one
+// lies inside the other. So in the order of their first addresses, with the shorter prefix first, each prefix is followed
+// by those inside it.
 type table struct {
 	starts []uint128 // the first address of each node; a search reads only these, which lie close together
 	nodes  []*node   // sorted as described above
-	blocks []*node   // those of the nodes that have a block
+	blocks []*node   // the nodes that have an override with the effect Block
 
-	changes map[netip.Prefix]*whom // what the method finish will change; nil if nothing
+	changes map[netip.Prefix]*whom // the new overrides of each changed prefix, until the method finish applies them; nil if there are none
 }
 
 // A node is a prefix with its overrides.
@@ -46,7 +47,8 @@ func (t *table) change(p netip.Prefix, w *whom) {
 	t.changes[p] = w
 }
 
-// finish makes the changes. Other tables that have the same nodes stay as they are.
+// finish applies the changes that calls of the method change have collected. Copies of the table share its nodes and stay
+// as they are.
 func (t *table) finish() {
 	if t.changes == nil {
 		return
@@ -74,7 +76,7 @@ func (t *table) finish() {
 		if i > 0 {
 			parent = covering(nodes[i-1], n.prefix.Addr(), n.prefix.Bits())
 		}
-		if n.parent != parent { // the old node may be in use
+		if n.parent != parent { // a new node, because a copy of the table may use the old one
 			n = &node{n.whom, n.prefix, parent}
 			nodes[i] = n
 		}
@@ -92,7 +94,7 @@ func compareNodes(a, b *node) int {
 	return a.prefix.Bits() - b.prefix.Bits()
 }
 
-// merged returns the nodes of a and b, both of which are sorted, in order.
+// merged returns the nodes of the sorted lists a and b as one sorted list.
 func merged(a, b []*node) []*node {
 	all := make([]*node, 0, len(a)+len(b))
 	for _, n := range b {
@@ -103,7 +105,8 @@ func merged(a, b []*node) []*node {
 	return append(all, a...)
 }
 
-// covering returns n, or the nearest of its parents, with a prefix of at most the given length that has the address.
+// covering returns the longest prefix, among n and the shorter prefixes around it, that contains the address and has at
+// most the given length. It returns nil if there is none.
 func covering(n *node, addr netip.Addr, bits int) *node {
 	for n != nil && (n.prefix.Bits() > bits || !n.prefix.Contains(addr)) {
 		n = n.parent
@@ -111,9 +114,9 @@ func covering(n *node, addr netip.Addr, bits int) *node {
 	return n
 }
 
-// find returns the longest prefix that has the address addr or, if bits is less than the length of an address, all
-// addresses of the prefix with this first address and length. For such a prefix, inside are the nodes inside it that have a
-// block.
+// find returns in near the longest prefix that contains the address addr. If bits is less than the length of an address,
+// addr and bits are the first address and the length of a prefix: then near contains all of that prefix, and inside are the
+// nodes inside it that have a block.
 func (t *table) find(addr netip.Addr, bits int) (near *node, inside []*node) {
 	start := numberOf(addr)
 	after := sort.Search(len(t.starts), func(i int) bool { return start.less(t.starts[i]) })

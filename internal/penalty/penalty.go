@@ -13,30 +13,30 @@ import (
 // A Rule says when a key is blocked, and for how long. Its fields are those of Penalty in the root package.
 type Rule struct {
 	After  int           // how many denials begin a block
-	Within time.Duration // how long denials count together
+	Within time.Duration // denials count together if they come within this time of the first one
 	For    time.Duration // how long the first block lasts
-	Most   time.Duration // within which time after a block another one is longer, and how long at most; 0 if none is longer
+	Most   time.Duration // a block that begins less than Most after another ended is twice as long, up to Most; 0: every block lasts For
 }
 
 // Whose says whose key is blocked, so that all keys of a client or address can be pardoned.
 type Whose struct {
-	Client keytable.Hash // a hash of the client; zero if the key is not one of a single client
+	Client keytable.Hash // the hash of the client's name; zero if the key is not that of a single client
 	IP     netip.Prefix  // the address, or the prefix that a request has in its place; invalid if the key has no address
 }
 
 // A state is what is known about the denials of one key. The zero state is that of a key that was never denied.
 type state struct {
-	start keytable.Instant // when the first strike was made that counts; not used while count is 0
+	start keytable.Instant // when the first of the counted denials came; not used while count is 0
 	until keytable.Instant // when the last block ended or will end; 0 if there was none
 	last  time.Duration    // how long that block was
-	count int              // the strikes that count
+	count int              // how many denials count towards the next block
 	whose Whose
 }
 
 // blocked reports whether the block of s still runs at the instant now.
 func (s *state) blocked(now keytable.Instant) bool { return now < s.until }
 
-// idle reports whether s is as the zero state from the instant now on.
+// idle reports whether s has no effect any more from the instant now on, so that it can be forgotten.
 func (s *state) idle(r *Rule, now keytable.Instant) bool {
 	strikes := s.count > 0 && now < s.start.Add(r.Within)
 	return !s.blocked(now) && !strikes && (s.until == 0 || r.Most == 0 || now >= s.until.Add(r.Most))
@@ -58,7 +58,8 @@ func (s *state) strike(r *Rule, now keytable.Instant) (begun bool) {
 	return true
 }
 
-// maxShards is the number of parts of a Table, each with a lock of its own. A small Table has only one.
+// maxShards is the number of parts of a Table, each with a lock of its own, so that goroutines seldom wait for each
+// other. A Table for few keys has only one part.
 const maxShards = 64
 
 // A Table has the states of all keys of a rule. It is safe for concurrent use by multiple goroutines.
@@ -89,7 +90,7 @@ func New(r Rule, n int) *Table {
 	return t
 }
 
-// SetRule makes r apply from now on. Blocks that have begun stay as they are.
+// SetRule sets the rule for denials from now on. Blocks that have begun stay as they are.
 func (t *Table) SetRule(r Rule) { t.rule.Store(&r) }
 
 // shard returns the part that has the key with this hash, and locks it.
@@ -113,8 +114,8 @@ func (t *Table) Rest(h keytable.Hash, now keytable.Instant) time.Duration {
 }
 
 // Strike counts a denial of the key with this hash at the instant now, unless the key is blocked. It returns how long the
-// key is blocked from now, or 0, and whether this denial has begun the block. If the Table is full of keys that are
-// blocked, a denial of another key is not counted.
+// key is blocked from now, or 0, and whether this denial has begun the block. If the Table is full, and has no room to
+// make (see add), a denial of a further key is not counted.
 func (t *Table) Strike(h keytable.Hash, whose Whose, now keytable.Instant) (rest time.Duration, begun bool) {
 	r := t.rule.Load()
 	sh := t.shard(h)
@@ -135,7 +136,8 @@ func (t *Table) Strike(h keytable.Hash, whose Whose, now keytable.Instant) (rest
 	return 0, false
 }
 
-// Block notes that a store blocks the key with this hash for the time rest, but for no longer than a block can last.
+// Block notes that a store has denied the key with this hash for the time rest, because of a block. If rest is longer
+// than a block can last, the block lasts as long as the longest.
 func (t *Table) Block(h keytable.Hash, whose Whose, rest time.Duration, now keytable.Instant) {
 	r, sh := t.rule.Load(), t.shard(h)
 	defer sh.mu.Unlock()
@@ -146,14 +148,15 @@ func (t *Table) Block(h keytable.Hash, whose Whose, rest time.Duration, now keyt
 		}
 		s.whose = whose
 	}
-	s.last = min(rest, max(r.For, r.Most)) // rest may be longer, because the wait for the rule's units is
+	s.last = min(rest, max(r.For, r.Most)) // rest may be longer than a block, because it also covers the wait for the rule's units
 	s.until, s.count = now.Add(s.last), 0
 }
 
-// add adds a state for the key with this hash to sh. It forgets states that are idle and, if the Table is full, one that
-// is not a running block. If there is none, the result is nil.
+// add adds a state for the key with this hash to sh. Before that, it looks at up to 8 other states of sh. It forgets
+// those that have no effect any more and, as long as the Table is full, those of keys that are not blocked now. If the
+// Table is still full, the result is nil.
 func (t *Table) add(sh *shard, h keytable.Hash, now keytable.Instant) *state {
-	const looks = 8 // so that a call is fast however many keys there are
+	const looks = 8 // a small number, so that a call is fast however many keys there are
 	r, full, seen := t.rule.Load(), t.len.Load() >= t.most, 0
 	for other, s := range sh.states {
 		if s.idle(r, now) || full && !s.blocked(now) {
@@ -173,7 +176,7 @@ func (t *Table) add(sh *shard, h keytable.Hash, now keytable.Instant) *state {
 	return s
 }
 
-// Forget forgets the strikes and the block of the key with this hash. A nil Table has none.
+// Forget forgets the counted denials of the key with this hash, and ends its block. A nil Table has none.
 func (t *Table) Forget(h keytable.Hash) {
 	if t == nil {
 		return
@@ -186,7 +189,8 @@ func (t *Table) Forget(h keytable.Hash) {
 	}
 }
 
-// Pardon forgets the strikes and the blocks of all keys for which the function of returns true. A nil Table has none.
+// Pardon forgets the counted denials, and ends the blocks, of all keys for which the function named of returns true. A nil Table
+// has none.
 func (t *Table) Pardon(of func(w *Whose) bool) {
 	if t == nil {
 		return
@@ -204,5 +208,6 @@ func (t *Table) Pardon(of func(w *Whose) bool) {
 	}
 }
 
-// Len returns how many keys have strikes, a block or the memory of one. Some of them may be as if never denied.
+// Len returns how many keys have a state: for counted denials, or for a block that runs or has ended. States that have no
+// effect any more are counted until they are forgotten.
 func (t *Table) Len() int { return int(t.len.Load()) }

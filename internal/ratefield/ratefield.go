@@ -41,7 +41,7 @@ func Exhausted(lines []string, limit int64) (seconds int64, ok bool) {
 	return seconds, true
 }
 
-// A kind is the type of an item.
+// A kind is the type of an item: a value in the List, or the value of a parameter.
 type kind int
 
 const (
@@ -219,7 +219,7 @@ func (s *scanner) number() (k kind, n int64) {
 	return integer, n
 }
 
-// quoted reads a String, and reports whether it is valid.
+// quoted reads a String (a text in quotes), and reports whether it is valid.
 func (s *scanner) quoted() bool {
 	for s.at++; !s.ended(); s.at++ {
 		switch c := s.text[s.at]; {
@@ -238,7 +238,7 @@ func (s *scanner) quoted() bool {
 	return false
 }
 
-// binary reads a Byte Sequence, and reports whether it is valid.
+// binary reads a Byte Sequence (base64 between two colons), and reports whether it is valid.
 func (s *scanner) binary() bool {
 	s.at++
 	end := strings.IndexByte(s.text[s.at:], ':')
@@ -251,7 +251,8 @@ func (s *scanner) binary() bool {
 	return err == nil && !strings.ContainsAny(text, "\r\n") // DecodeString skips line breaks, which are not valid here
 }
 
-// display reads a Display String, and reports whether it is valid.
+// display reads a Display String (a text with bytes written as %xx, in quotes after a "%"), and reports
+// whether it is valid.
 func (s *scanner) display() bool {
 	if s.at++; !s.take('"') {
 		return false

@@ -75,8 +75,8 @@ type consumer struct {
 	out io.Writer
 }
 
-// create creates the module. The go command gets the published modules from the proxy in the folder
-// proxy, and all other modules through the proxies that GOPROXY in the environment names.
+// create makes the consumer's module. In it, the go command gets the published modules from the proxy in the
+// folder proxy, and all other modules through the proxies that GOPROXY in the environment names.
 func (c *consumer) create(proxy, cache string) error {
 	if err := os.Mkdir(c.dir, 0o755); err != nil {
 		return err

@@ -41,7 +41,8 @@ func (p *sourcePackage) source(f *sourceFile, n ast.Node) []byte {
 	return f.text[p.fset.Position(n.Pos()).Offset:p.fset.Position(n.End()).Offset]
 }
 
-// userPackages returns the packages of the repository that a user could have written.
+// userPackages returns the packages of the repository that a user could have written: example programs, and
+// tests that use a published package from outside.
 func userPackages(root string) ([]*sourcePackage, error) {
 	list, err := git(root, "ls-files", "*.go")
 	if err != nil {
@@ -98,7 +99,8 @@ func byUser(dir, name string) bool {
 	return strings.HasSuffix(name, "_test") && !unpublished[first] && !strings.Contains("/"+dir+"/", "/internal/")
 }
 
-// An emptyImporter imports empty packages. It guesses their names from their paths.
+// An emptyImporter stands in for the real importer when a package is type-checked: each import is an empty
+// package, whose name it guesses from the path.
 type emptyImporter struct{}
 
 var majorVersion = regexp.MustCompile(`/v[0-9]+$`)
@@ -190,7 +192,7 @@ func (p *sourcePackage) declaration(o types.Object) ast.Decl {
 	return nil
 }
 
-// receiver returns the type that has the method m.
+// receiver returns the type of which m is a method.
 func (p *sourcePackage) receiver(m *ast.FuncDecl) (o types.Object) {
 	ast.Inspect(m.Recv.List[0].Type, func(n ast.Node) bool {
 		if id, ok := n.(*ast.Ident); ok && o == nil {

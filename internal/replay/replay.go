@@ -38,10 +38,10 @@ type record struct {
 	at      keytable.Instant // when the request was granted
 	ttl     time.Duration    // how long the record answers retries of the request
 	replays int              // how many retries the record has answered
-	answers []answer         // one answer for each part of the request
+	answers []answer         // one answer for each rule that the request was charged to
 }
 
-// An answer is the recorded answer of one part of a request.
+// An answer is the recorded answer of one rule to a request.
 type answer struct {
 	engine.Verdict
 	delay time.Duration

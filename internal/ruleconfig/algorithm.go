@@ -13,10 +13,10 @@ type Algorithm struct {
 	Name     string // name of the algorithm, as it is written in rules
 	Windowed bool   // whether the algorithm counts in windows, and has no burst
 	Leaks    bool   // whether the config of the algorithm may have the field leakRatePerSecond
-	Custom   bool   // true for an algorithm of the user, false for those in Caller.Algorithms
+	Custom   bool   // whether the user has registered the algorithm; false for those of the library
 }
 
-// otherNames are further names that configs may use for algorithms.
+// otherNames are further names under which configs may ask for an algorithm of the library.
 var otherNames = []struct{ name, means string }{
 	{"FixedWindowCounter", "FixedWindow"},
 	{"SlidingLog", "SlidingWindowLog"},
@@ -27,8 +27,8 @@ var otherNames = []struct{ name, means string }{
 // Suffix is a text that may follow the name of an algorithm: TokenBucketLimiter means TokenBucket.
 const Suffix = "Limiter"
 
-// Find returns the element of algorithms that has this name. Spellings that confmap.Fold makes equal
-// count as the same name.
+// Find returns the element of algorithms that has this name. Upper and lower case, "_" and "-" make no
+// difference (see confmap.Fold).
 func Find(algorithms []Algorithm, name string) (a Algorithm, ok bool) {
 	if len(name) > confmap.MaxName {
 		return Algorithm{}, false
@@ -76,7 +76,8 @@ func (r *Reader) names() []string {
 	return append(NamesIn(r.caller.Algorithms), r.caller.CustomNames()...)
 }
 
-// find returns the algorithm, custom or not, that has this name in some spelling.
+// find returns the algorithm, custom or not, that has this name, in upper or lower case, with or without "_"
+// and "-".
 func (r *Reader) find(name string) (Algorithm, bool) {
 	if len(name) > confmap.MaxName {
 		return Algorithm{}, false

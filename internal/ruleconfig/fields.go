@@ -18,8 +18,8 @@ type Fields struct {
 	done    bool              // whether Err has been called
 }
 
-// NewFields returns the Fields of algoConfig. The functions problem and more make errors, see
-// confmap.NewReader.
+// NewFields returns the Fields of algoConfig. The function problem makes the error for one wrong
+// field, and more makes the error which says that n further problems are not listed.
 func NewFields(algoConfig map[string]any, problem func(field, value, reason string) error, more func(n int) error) *Fields {
 	node, ok := confmap.NodeOf("", algoConfig)
 	if !ok {

@@ -10,8 +10,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 )
 
-// words lists all key types, and all parts of key types, except attributes. A config may use any
-// spelling that confmap.Fold makes equal to one of these words.
+// words lists all key types, and all parts of key types, except attributes. A config may write them in upper or
+// lower case, and with or without "_" and "-" (see confmap.Fold).
 var words = []string{"user", "endpoint", "user_endpoint", "ip", "global"}
 
 const (
@@ -61,10 +61,10 @@ func joined(v any) (text string, ok bool) {
 	return strings.Join(parts, separator), true
 }
 
-// ParseKey returns the key type that is written in text. If text is not a key type, problem says what a
-// key type must be. The words in text may be in any spelling that confmap.Fold makes equal; the name of
-// an attribute is taken exactly as written, also with a space at its end. Only the space before a
-// separator that has a space on both sides, as in "attr:tenant + ip", is not part of the name.
+// ParseKey returns the key type that is written in text. If text is not a key type, problem says what a key
+// type must be. The words in text may be in upper or lower case, and with or without "_" and "-"; the name of
+// an attribute is taken exactly as written, also with a space at its end. Only the space before a separator
+// that has a space on both sides, as in "attr:tenant + ip", is not part of the name.
 func ParseKey(text string) (key, problem string) {
 	switch {
 	case text == "":

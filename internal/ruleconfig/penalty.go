@@ -24,7 +24,7 @@ func (p Penalty) Config() map[string]any {
 	return config
 }
 
-// Faults returns all that makes p invalid. The zero Penalty has no fault.
+// Faults returns everything that is wrong with p. The zero Penalty has no fault.
 func (p Penalty) Faults() (faults []Fault) {
 	if p == (Penalty{}) {
 		return nil

@@ -78,7 +78,8 @@ func (r *Reader) Policy(n *confmap.Node) Policy {
 }
 
 // policyIn returns the failure policy that value was probably meant to be, such as "closed" for
-// "FAIL_CLOSED", or an empty text. value is the value of a field that is not for failure policies.
+// "FAIL_CLOSED", or an empty text. value is the value of another field, in which the user may have
+// written a failure policy by mistake.
 func policyIn(value any) string {
 	text, _ := confmap.TextOf(value)
 	text = strings.TrimPrefix(confmap.Fold(text), "fail")

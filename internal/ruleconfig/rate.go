@@ -227,7 +227,8 @@ type rateReader struct {
 	from      map[string]string // for each field of the Rate, the name of the config's field that set it
 }
 
-// field reads the field f, whose value is v.
+// field reads the field f of the algoConfig, whose value is v, and sets the part of the Rate that the
+// field describes.
 func (r *rateReader) field(f Field, v any) {
 	name := f.Name
 	switch f.Kind {

@@ -18,7 +18,7 @@ import (
 
 // A Caller holds the functions and bounds that a Reader gets from its caller.
 type Caller struct {
-	// Problem makes the error for one field, see confmap.NewReader.
+	// Problem makes the error for one wrong field, from its path, its value and the reason.
 	Problem func(field, value, reason string) error
 
 	// Field takes apart err if it is an error for one field: it returns the path, the value and the
@@ -28,13 +28,13 @@ type Caller struct {
 	// More makes an error which says that n problems are not listed.
 	More func(n int) error
 
-	// Algorithms are the algorithms that are not custom.
+	// Algorithms are the algorithms of the library, which are not custom.
 	Algorithms []Algorithm
 
-	// Custom returns the custom algorithm that has this name in some spelling.
+	// Custom returns the algorithm that the user has registered under this name, in some spelling.
 	Custom func(name string) (Algorithm, bool)
 
-	// CustomNames returns the names of the custom algorithms.
+	// CustomNames returns the names of the algorithms that the user has registered.
 	CustomNames func() []string
 
 	// Refused returns the faults of the rate r for the algorithm a, which is not custom.
@@ -60,7 +60,7 @@ type Reader struct {
 	Implied string
 }
 
-// NewReader returns a Reader for this caller.
+// NewReader returns a Reader that uses the functions and bounds in c.
 func NewReader(c Caller) *Reader {
 	return &Reader{Reader: confmap.NewReader(c.Problem, c.More), caller: c}
 }

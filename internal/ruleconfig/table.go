@@ -9,13 +9,13 @@ type Kind int
 const (
 	Endpoint       Kind = iota + 1 // a text that may have a "*" at its end
 	Text                           // a text of at most confmap.MaxText bytes
-	Key                            // a key type, or the list of its parts
+	Key                            // a key type such as "ip+endpoint", or the list of its parts
 	Mode                           // "enforce", "shadow" or "advise"
 	Bool                           // true or false
 	AlgorithmName                  // the name of an algorithm
 	AlgoConfig                     // a map that has RateFields, or the fields of a custom algorithm
 	Tiers                          // a map of rates, each a text or a map that has RateFields
-	StoreError                     // a failure policy, as ParsePolicy reads it
+	StoreError                     // a failure policy, such as "open" or "local:4"
 	Capacity                       // a whole number, at least 1: the burst
 	PerSecond                      // a number above 0 of units a second
 	PerMillisecond                 // a number above 0 of units a millisecond
@@ -93,14 +93,14 @@ var PenaltyFields = []Field{
 	{"most", nil, Duration, "A block that begins less than this after the last one ended is twice as long, but no longer than this."},
 }
 
-// The Schemas with the names of the fields in the lists above.
+// The Schemas of the lists above. A Schema finds a field of a config by any of the field's names.
 var (
 	ruleSchema, rateSchema         = NamesOf(RuleFields), NamesOf(RateFields)
 	warmupSchema, algoWarmupSchema = NamesOf(WarmupFields), NamesOf(AlgoWarmupFields)
 	penaltySchema                  = NamesOf(PenaltyFields)
 )
 
-// NamesOf returns the Schema of these fields, with all of their names.
+// NamesOf returns the Schema by which these fields are found in a config, under each of their names.
 func NamesOf(fields []Field) *confmap.Schema {
 	names, aliases := make([]string, len(fields)), make(map[string]string)
 	for i, f := range fields {

@@ -32,7 +32,7 @@ func ValidSpan(d time.Duration) bool { return d >= time.Microsecond && d <= 366*
 // SpanRange says what a time that ValidSpan refuses must be.
 const SpanRange = "must be from a microsecond to 366 days"
 
-// Faults returns all that makes w invalid for every rate. The zero Warmup has no fault.
+// Faults returns everything that is wrong with w, whatever the rate of the rule. The zero Warmup has no fault.
 func (w Warmup) Faults() (faults []Fault) {
 	if w == (Warmup{}) {
 		return nil
@@ -54,7 +54,8 @@ func MinPortion(r ratetext.Rate) int64 {
 // burstOf returns the largest number of units that the rate r grants at once.
 func burstOf(r ratetext.Rate) int64 { return int64(cmp.Or(r.Burst, r.Requests)) }
 
-// FaultsAt returns what makes the From of w, which is at least 1, invalid for a rule with the valid rate r.
+// FaultsAt returns what is wrong with the From of w for a rule with the valid rate r. The caller has checked that From
+// is at least 1.
 func (w Warmup) FaultsAt(r ratetext.Rate) []Fault {
 	switch least := MinPortion(r); {
 	case w.From > r.Requests:
@@ -66,8 +67,8 @@ func (w Warmup) FaultsAt(r ratetext.Rate) []Fault {
 	return nil
 }
 
-// Misfit returns what makes the valid rate r, which is not the own rate of the rule, invalid for a rule with the valid
-// Warmup w: a new key would be granted no unit at this rate.
+// Misfit checks a further rate of a rule that has the valid Warmup w, such as the rate of a tier. If a new key would
+// be granted no unit at the valid rate r, Misfit returns this fault.
 func (w Warmup) Misfit(r ratetext.Rate) []Fault {
 	if w == (Warmup{}) || int64(min(w.From, r.Requests)) >= MinPortion(r) {
 		return nil

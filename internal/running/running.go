@@ -18,8 +18,8 @@ type Reservation interface {
 	Done() error
 }
 
-// Keep keeps the units of r in flight, as [Extend] does. When the request has ended, the caller must call the function
-// end, which ends the reservation.
+// Keep keeps the units of the reservation r in flight: it extends r at intervals, as [Extend] does with the same
+// parameters. When the request has ended, the caller must call the function end, which ends the reservation.
 func Keep(r Reservation, every, per time.Duration, over error, failed func(error)) (end func()) {
 	stop := Extend(r, every, per, over, failed)
 	return func() {
@@ -30,10 +30,11 @@ func Keep(r Reservation, every, per time.Duration, over error, failed func(error
 	}
 }
 
-// Extend extends what r has in flight at the given interval (every), until the function stop is called, or until it is
-// over. If every is 0, the interval is half of the parameter per, after which it would be over. If every is below 0,
-// Extend does nothing. The function failed gets the errors of r, except for the error over. After such an error, Extend
-// tries again after an eighth of the interval, because the next whole interval may end too late.
+// Extend extends the reservation r at the given interval (every), until the function stop is called or r returns the
+// error over. The parameter per says for how long the units stay in flight if they are not extended. If every is 0, the
+// interval is half of per. If every is below 0, Extend does nothing. The function failed gets all errors of r but the
+// error over. After such an error, Extend tries again after an eighth of the interval, because the next whole interval
+// may end too late.
 func Extend(r Reservation, every, per time.Duration, over error, failed func(error)) (stop func()) {
 	if every == 0 {
 		every = max(per/2, time.Millisecond)

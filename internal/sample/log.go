@@ -18,7 +18,7 @@ const (
 
 // A Decision is one decision of a limiter, as a [Log] writes it. Empty texts are left out, except for Rule and KeyType.
 type Decision struct {
-	Kind // what the line is about; Key is set even if something has failed
+	Kind // the rule, the key and the outcome; its field Key is set even if something has failed
 
 	KeyType     string        // what the rule keeps a separate budget for, such as "user"
 	Tier        string        // the plan by which the rule has decided
@@ -26,10 +26,10 @@ type Decision struct {
 	RetryAfter  time.Duration // how long to wait after a denial
 	Source      string        // what has decided, such as "memory"
 	FromStore   bool          // whether the store has answered
-	Reason      string        // why the request was denied, beyond that the limit is reached
+	Reason      string        // why the request was denied, such as "penalty"; empty if it was granted or the limit was reached
 	Err         error         // what has failed, or nil
 
-	Client, Endpoint, IP string // of the request, if they may be written
+	Client, Endpoint, IP string // of the request; empty if they must not be written to the log
 }
 
 // A Log writes denials at level Info, and decisions in which something has failed at level Warn. It leaves out the lines that
@@ -37,7 +37,7 @@ type Decision struct {
 type Log struct {
 	log     *slog.Logger
 	sampler *Sampler[Kind]
-	outage  *Outage // writes the lines for the decisions with CauseStore
+	outage  *Outage // writes the lines about failures of the store (CauseStore)
 }
 
 // NewLog returns a Log that writes to log, and writes at most one line of each kind in the time every.
@@ -45,8 +45,8 @@ func NewLog(log *slog.Logger, every time.Duration) *Log {
 	return &Log{log, New[Kind](every), NewOutage(log, "rate limit: ")}
 }
 
-// Write writes a line for the decision d. It writes none for a grant without a failure, nor soon after a line of the
-// same kind. If the store has failed, the field outage writes instead.
+// Write writes a line for the decision d. It writes none for a grant without a failure, nor soon after a line of the same
+// kind. If the store has failed, the [Outage] in the field outage writes a line instead, if one is due.
 func (l *Log) Write(ctx context.Context, d *Decision) {
 	kind, level := d.Kind, slog.LevelInfo
 	switch {

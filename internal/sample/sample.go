@@ -24,7 +24,7 @@ type Sampler[K comparable] struct {
 	// The fields below are guarded by mu.
 
 	kinds map[K]*kind
-	rest  kind      // the state that all kinds without an entry in the map kinds share
+	rest  kind      // the state that the kinds without an entry in the map kinds share, because there are too many
 	swept time.Time // when the Sampler last looked for kinds to forget
 }
 

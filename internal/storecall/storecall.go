@@ -13,8 +13,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Store decides on asks of the type A, and answers each with a result of the type R. It may have more methods:
-// Part, Once and Settle, as the following interfaces describe.
+// A Store decides on asks (questions for units of one key each) of the type A, and answers each with a result of
+// the type R. It may also have the methods Part, Once and Settle, which the following interfaces describe.
 type Store[A, R any] interface {
 	// Take decides on all asks together, and returns a result for each.
 	Take(ctx context.Context, asks []A) ([]R, error)
@@ -25,7 +25,7 @@ type Store[A, R any] interface {
 
 // A partitioner is a Store that has several parts, each with a circuit breaker of its own.
 type partitioner[A any] interface {
-	Part(a A) int // the number of the part that holds the state of the ask
+	Part(a A) int // the number of the part that holds the state of the key in the ask
 }
 
 // A replayer is a Store that recognizes an attempt, of the type T, which was granted before.
@@ -38,7 +38,7 @@ type settler[A any] interface {
 	Settle(ctx context.Context, asks []A) error
 }
 
-// Terms are the terms on which a [Caller] calls a store.
+// Terms are what a [Caller] needs to know in order to call a store.
 type Terms[A any] struct {
 	Now      func() keytable.Instant // reads the clock
 	Wrap     func(err error) error   // changes an error of the store, or a refusal, into the error that callers get
@@ -97,8 +97,8 @@ func (c *Caller[A, R, T]) Take(
 	return results, replayed && err == nil, err
 }
 
-// Look does what Take does, but only if the circuit breakers of these parts of the store would permit a call
-// at the instant now. They do not learn how the call has ended. Look is for a call that changes nothing.
+// Look does what Take does, but only if the circuit breakers of these parts of the store would permit a call at the
+// instant now. The breakers do not learn how the call has ended. Look is for a call that changes nothing.
 func (c *Caller[A, R, T]) Look(
 	ctx context.Context, parts uint64, now keytable.Instant, attempt *T, asks []A,
 ) (results []R, replayed bool, err error) {
@@ -121,7 +121,7 @@ func (c *Caller[A, R, T]) take(ctx context.Context, attempt *T, asks []A) (resul
 	return results, replayed, err
 }
 
-// maxLate is how many late asks are sent again after one successful call of the store.
+// maxLate is how many asks of failed calls of Settle are sent again after one successful call of the store.
 const maxLate = 256
 
 // sendLate repeats failed calls of Settle if another call of the store has just succeeded: err is nil.
@@ -136,7 +136,8 @@ func (c *Caller[A, R, T]) sendLate(ctx context.Context, err error) {
 }
 
 // Settle calls the method Settle of the store, which must have one. If the circuit breakers refuse the call, sent
-// is false. If the call fails, later calls repeat it for the asks that [Terms] say so of.
+// is false. If the call fails, it is repeated after later calls, for those asks for which Lasts of the [Terms]
+// returns more than 0.
 func (c *Caller[A, R, T]) Settle(ctx context.Context, asks []A) (sent bool, err error) {
 	sent, err = c.settle(ctx, asks)
 	for i := 0; i < len(asks) && err != nil; i++ {
@@ -162,9 +163,9 @@ func (c *Caller[A, R, T]) settle(ctx context.Context, asks []A) (sent bool, err 
 // Reset calls the method Reset of the store, even if the circuit breakers refuse calls: bad state may be the cause
 // of their failures, and a Reset removes it. An error that matches NotReset of the [Terms] means that a key could
 // not be reset, although the call itself has succeeded. For any other error of the store, Reset returns what the
-// method Error makes of it.
+// method Error of c makes of it.
 func (c *Caller[A, R, T]) Reset(ctx context.Context, asks []A) (notReset error) {
-	pass, _ := c.Breakers.Admit(c.PartsOf(asks...), c.terms.Now()) // if refused, pass has no parts, and the call is not counted
+	pass, _ := c.Breakers.Admit(c.PartsOf(asks...), c.terms.Now()) // if the breakers refuse, pass is empty, and they do not count the call
 	err := c.Breakers.Guard(ctx, pass, c.terms.Now, func() error {
 		err := c.store.Reset(ctx, asks)
 		if errors.Is(err, c.terms.NotReset) {
@@ -178,7 +179,8 @@ func (c *Caller[A, R, T]) Reset(ctx context.Context, asks []A) (notReset error) 
 	return c.Error(ctx, err)
 }
 
-// Error returns the error that callers get for err, the error of a call of the store: that of ctx if ctx has ended.
+// Error returns the error that callers get for err, the error of a call of the store: the error of ctx if ctx has
+// ended, and otherwise what Wrap of the [Terms] makes of err.
 func (c *Caller[A, R, T]) Error(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -222,7 +222,7 @@ func TestCalendarsOfAllTimes(t *testing.T) {
 func edgesOf(t *testing.T, window calendar.Window) (edges []int64) {
 	c := window.Calendar()
 	first, end := c.Edges(math.MinInt64)
-	require.EqualValues(t, math.MinInt64, first)
+	require.Equal(t, int64(math.MinInt64), first)
 	for end < math.MaxInt64 {
 		edges = append(edges, end)
 		begin, next := c.Edges(end)

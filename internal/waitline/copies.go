@@ -44,8 +44,8 @@ func (c *copies) changed() {
 	c.check()
 }
 
-// left notes that n of the callers that are charged to the copies have left, or will be served at other
-// instants than computed.
+// left notes that n of the callers that are charged to the copies have left without being served, or will be
+// served at other instants than computed.
 func (c *copies) left(n int) {
 	c.size -= n
 	c.wrong += n
@@ -119,7 +119,8 @@ func amountOf(s *engine.Spot, k int, amounts []int64) int64 {
 }
 
 // ready returns the earliest instant at which all copies have the units of a request, but not an instant
-// before the parameter at. The other parameters are those of charge.
+// before the parameter at. The slice spots has an element for each key of the request, and amounts has the
+// number of units for each key that can deny, as for the method charge.
 func (c *copies) ready(spots []engine.Spot, at keytable.Instant, amounts []int64) keytable.Instant {
 	from := at
 	for k, s := range enforcing(spots) {
@@ -131,7 +132,8 @@ func (c *copies) ready(spots []engine.Spot, at keytable.Instant, amounts []int64
 	return at
 }
 
-// add charges a caller to all copies, at the given instant. The parameters are those of charge.
+// add counts one more waiting caller, and charges its units to all copies at the given instant. It passes its
+// parameters to the method charge.
 func (c *copies) add(spots []engine.Spot, at keytable.Instant, amounts []int64) {
 	c.size++
 	c.charge(spots, at, amounts)
@@ -144,7 +146,8 @@ func (c *copies) add(spots []engine.Spot, at keytable.Instant, amounts []int64) 
 // them.
 func (c *copies) sum(spots []engine.Spot, at keytable.Instant, callers int, units []int64) {
 	c.size += callers
-	// For the key that needs the most rounds: most is what it takes in one round, of what it takes in all rounds.
+	// The key that needs the most rounds takes most units in one round, and the number in the variable of in all
+	// of them.
 	most, of, rounds := int64(1), int64(0), int64(0)
 	for k, s := range enforcing(spots) {
 		if c.keys[k] == nil || units[k] <= 0 {
@@ -187,7 +190,8 @@ func (c *copies) sum(spots []engine.Spot, at keytable.Instant, callers int, unit
 	}
 }
 
-// share returns n·most/of, rounded up. The result must be below 2^63.
+// share divides n units among rounds, as another key divides its units: that key takes most of its units in
+// one round, and of units in all. So the result is n·most/of, rounded up. It must be below 2^63.
 func share(n, most, of int64) int64 {
 	hi, lo := bits.Mul64(uint64(n), uint64(most))
 	quotient, rest := bits.Div64(hi, lo, uint64(of))
@@ -218,7 +222,7 @@ func copyOf(k Key, now keytable.Instant) engine.Future {
 // charged in advance to the copy of the key's state that the queue of the key holds (its field tail).
 type run struct {
 	size  int    // number of callers in the run
-	units int64  // how many units the callers in the run wait for
+	units int64  // the sum of the units that these callers wait for
 	upTo  uint64 // the number of the last caller in the run, in order of arrival
 }
 

@@ -27,7 +27,7 @@ import (
 // A forecast says when a request that arrives now will be served.
 type forecast struct {
 	at      keytable.Instant // the instant at which the request is served; keytable.End if it never is
-	sure    keytable.Instant // earliest service: like at, but ignores keys whose units come back when other requests end
+	sure    keytable.Instant // the earliest possible at: without the keys whose units come back when other requests end
 	delay   time.Duration    // the Delay of the request: how long its caller must still wait once the units are taken
 	binding *engine.Spot     // the key that the request must wait for longest
 }
@@ -84,7 +84,7 @@ func (ls *Lines) foretell(set keytable.Hash, spots []engine.Spot, now keytable.I
 // A turn says when one key of a request has the units for it, after the callers ahead of the request
 // have taken theirs.
 type turn struct {
-	behind *copies          // copies with the callers ahead charged in advance; if nil, the state of the key itself is asked
+	behind *copies          // copies of keys' states, charged in advance for the callers ahead; nil if the state of the key itself is used
 	k      int              // index of the key's copy in behind.keys
 	from   keytable.Instant // the request is served at this instant at the earliest, because of the callers ahead; 0 if none is ahead
 	at     keytable.Instant // the instant at which the key has the units for the request
@@ -203,9 +203,9 @@ func (ls *Lines) foretellQueue(q *queue, now keytable.Instant) {
 	}
 }
 
-// inTail is called after a decision, for a place p whose line is in the queue of p. If the queue holds
-// a copy of the key's state (the field tail), inTail charges the callers at the front of the line to
-// the copy, unless some are charged already.
+// inTail is called after a decision, for the place p (the link of a line to the queue of one key) if the
+// line is in this queue. If the queue holds a copy of the key's state (the field tail), inTail charges
+// the callers at the front of the line to the copy, unless some are charged already.
 func (ls *Lines) inTail(p *place, now keytable.Instant) {
 	q := p.queue
 	if !q.tail.made && len(q.lines) >= stale { // make the copy now: with more lines, it would charge all callers as one sum
@@ -216,10 +216,10 @@ func (ls *Lines) inTail(p *place, now keytable.Instant) {
 	}
 }
 
-// startRun charges the callers at the front of the line of the place p to the copy of the key's state
-// in the queue of p. These are the callers that will take units of the key next: the first caller and
-// the callers behind it. startRun stops before the first caller that must wait longer for a key that
-// only this line uses.
+// startRun forecasts for the queue of the place p (the link of a line to the queue of one key): it
+// charges the callers at the front of the line to the copy of the key's state in this queue. These are
+// the callers that will take units of the key next: the first caller and the callers behind it. startRun
+// stops before the first caller that must wait longer for a key that only this line uses.
 func (ls *Lines) startRun(p *place, now keytable.Instant) {
 	l, q := p.line, p.queue
 	if l.size > 1 && !l.future.fits(l) {

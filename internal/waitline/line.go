@@ -11,7 +11,7 @@ type line struct {
 	list[*Waiter]
 	set keytable.Hash // hash that identifies the set of keys that the callers in the line wait for
 
-	places  []place          // one place for each key that can deny, in the order of Waiter.Spots; nil until a caller waits
+	places  []place          // for each key that can deny, the link to its queue, in the order of Waiter.Spots; nil until a caller waits
 	need    keytable.Instant // when the first caller of the line can be served, according to the last decision
 	headDue bool             // whether the first caller of the line was due already, but one of its keys lacked the units
 	inWork  int              // index of the line in the heap Lines.work, plus one; 0 if the line is not in this heap
@@ -28,12 +28,12 @@ func (l *line) index() *int             { return &l.inWork }
 type place struct {
 	line  *line
 	queue *queue
-	units int64 // how many units of the key all callers in the line together wait for
+	units int64 // the sum of the units of the key that the callers in the line wait for
 
 	links[*place]      // the places before and after this one in the list queue.uses
 	inQueue       int  // index of this place in the heap queue.lines, plus one; 0 if the line is not in the queue
 	binding       bool // whether the line is in the queue because its first caller must wait for this key longest
-	left          bool // set during a decision on the line, if the line was in the queue before this decision
+	left          bool // set while a decision on the line is made, if the line was in the queue before it
 	run           run
 }
 
@@ -55,11 +55,11 @@ type queue struct {
 	due   keytable.Instant
 	inDue int // index of the queue in the heap Lines.due, plus one; 0 if the field due is not known
 
-	// tail is a forecast: a copy of the key's state, to which the callers that take units of the key
-	// next are charged. These are the callers at the front of each line, its run.
+	// tail is a forecast: a copy of the key's state, to which the callers that take units of the key next
+	// are charged. They are the callers at the front of each line, which are called the run of the line.
 	tail    copies
 	callers int   // number of callers in the runs of all lines
-	units   int64 // how many units the callers in the runs of all lines wait for
+	units   int64 // the sum of the units that these callers wait for
 }
 
 func (q *queue) before(other *queue) bool {
@@ -100,8 +100,8 @@ func (l *line) count(w *Waiter, sign int64) {
 	}
 }
 
-// unlink takes the caller w out of its line. If w is the first in the line, the line must have left its
-// queues before, see vacate.
+// unlink takes the caller w out of its line. If w is the first in the line, the caller of unlink must
+// have taken the line out of its queues before, by vacate.
 func (ls *Lines) unlink(w *Waiter) {
 	l := w.line
 	if l.first == w {
@@ -115,7 +115,8 @@ func (ls *Lines) unlink(w *Waiter) {
 	}
 }
 
-// takePlaces gives the line l a place for each key that its callers need, unless l has its places already.
+// takePlaces makes the places of the line l: for each key that its callers need, a link to the queue of
+// the key. If l has its places already, takePlaces does nothing.
 func (ls *Lines) takePlaces(l *line) {
 	if l.places != nil {
 		return
@@ -151,9 +152,9 @@ func (ls *Lines) dissolve(l *line) {
 	l.places = nil
 }
 
-// stand puts the line of the place p into the queue of p. The parameter s is the key of this queue, as
-// the first caller of the line has it in its field Spots; it is locked. The parameter binding says
-// whether this caller must wait for this key longest.
+// stand puts the line of the place p (its link to the queue of one key) into that queue. The parameter s
+// is the key of this queue, as the first caller of the line has it in its field Spots; it is locked. The
+// parameter binding says whether this caller must wait for this key longest.
 func (ls *Lines) stand(p *place, s *engine.Spot, binding bool) {
 	l, q := p.line, p.queue
 	var before *line
@@ -180,7 +181,7 @@ func (ls *Lines) stand(p *place, s *engine.Spot, binding bool) {
 }
 
 // vacate takes the line l out of all its queues. The caller of vacate must then call leftQueues or
-// dissolve.
+// dissolve, so that the lines that are now first in these queues are decided on.
 func (ls *Lines) vacate(l *line) {
 	for i := range l.places {
 		p := &l.places[i]

@@ -88,7 +88,7 @@ type Denial struct {
 	Answer     any              // the denial in the form that the code outside this package needs; not used in this package
 	Stands     bool             // whether the head asks again at once, and then waits in [Lines] and no longer in [Retries]
 
-	Key   keytable.Hash // identifies the key that lacks the units, as in Request.Keys
+	Key   keytable.Hash // the hash of the key that lacks the units, one of Request.Keys
 	Index int           // index of Key in Request.Keys
 	Alone bool          // whether other lines need not wait for this head: no store answered, or custom limiters are asked too
 
@@ -141,7 +141,7 @@ func (rs *Retries) Ahead(r Request, now keytable.Instant) (d Denial, wait time.D
 		due, _, _ := q.foretell(l).ahead(0, engine.Wanted{}, at, max(r.need(lacks), 1))
 		at = max(at, due)
 	}
-	switch wait = q.denial.RetryAfter; { // kept if neither case applies: the first caller is due, or asks at once
+	switch wait = q.denial.RetryAfter; { // wait stays so if neither case applies: the first caller is due, or asks at once
 	case at == 0 && !q.denial.Stands: // after a Reset or a change of the rules, the denial is out of date
 		wait = time.Millisecond
 	case at > now:
@@ -202,7 +202,7 @@ func (rs *Retries) Wait(
 // rules.
 var ErrChanged = errors.New("waitline: the rules have changed")
 
-// A turn says what a waiting caller has to do.
+// A retryTurn says what a waiting caller has to do now.
 type retryTurn struct {
 	head     bool             // whether the caller is the first of its line
 	moves    bool             // whether the caller has to start again, by other rules
@@ -344,12 +344,12 @@ func (rs *Retries) Leave(a *Retrier, served bool) {
 		q.push(l)
 		l.first.nudge()
 	}
-	q.ready = q.ready || len(q.lines) > 0 && q.lines[0].wants() < q.denied // ask at once for fewer units than were denied
+	q.ready = q.ready || len(q.lines) > 0 && q.lines[0].wants() < q.denied // a head that wants fewer units than were denied asks at once
 	rs.wakeOrForget(q)
 }
 
-// release removes the callers that wait for the answer to the caller a, which was granted. They ask at
-// once, as newcomers.
+// release removes the callers that wait for the answer to the caller a, because a was granted. They ask
+// at once, as newcomers do, and get the recorded answer.
 func (rs *Retries) release(a *Retrier) {
 	for _, f := range rs.attempts.followers(a.attempt()) {
 		f.answered = true
@@ -359,7 +359,8 @@ func (rs *Retries) release(a *Retrier) {
 	delete(rs.attempts, a.attempt())
 }
 
-// Wake wakes the first caller of each line, and then the first caller of each queue asks at once.
+// Wake is called when the last answers of the store are out of date. It wakes the first caller of each
+// line, and the first caller of each queue then asks at once.
 func (rs *Retries) Wake() {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

@@ -11,11 +11,11 @@ type retryLine struct {
 	list[*Retrier]
 	set     keytable.Hash // hash that identifies the set of keys
 	lacks   int           // index of the key that lacks the units, among the keys of a request
-	units   []int64       // how many units of each key all callers in the line together wait for
+	units   []int64       // for each key, the sum of the units that the callers in the line wait for
 	queue   *retryQueue   // the queue in which the line stands
 	inQueue int           // index of the line in the heap queue.lines, plus one; 0 while the head of the line asks
 	counted int64         // how many units of the head are included in queue.units
-	future  retryFuture   // says when a newcomer to the line will be served
+	future  retryFuture   // tells when a newcomer that joins the line will be served
 }
 
 // wants returns how many units the head of the line wants of the key that lacks them.
@@ -29,15 +29,15 @@ type retryQueue struct {
 	key    keytable.Hash
 	lines  heap[*retryLine] // the lines whose heads do not ask the store now
 	asking int              // number of lines whose heads ask the store now
-	units  int64            // how many units of the key the heads in the field lines together wait for
+	units  int64            // the sum of the units of the key that the heads of all these lines wait for
 
 	denial Denial // the last denial of the first line
-	denied int64  // how many units were denied then
+	denied int64  // how many units the head of the first line asked for when it got that denial
 	ready  bool   // whether the first head asks at once, before denial.Due: another was served or has left since the denial
 	grants int    // how many heads were served since the last denial; as many may ask at the same time
 
 	version uint64      // how often the queue has changed in a way that makes all forecasts wrong
-	future  retryFuture // says when a newcomer will be served that is in no line of the queue
+	future  retryFuture // tells when a newcomer will be served that joins none of the lines in the queue
 }
 
 // A retryFuture holds a copy of the state that the key of a queue will have after the callers ahead are
@@ -79,7 +79,8 @@ func (q *retryQueue) foretell(l *retryLine) *retryFuture {
 	return f
 }
 
-// isDue reports whether the first line of the queue asks at the instant now, unless too many ask already.
+// isDue reports whether it is time for the head of the first line to ask at the instant now. It does not
+// check whether too many ask already.
 func (q *retryQueue) isDue(now keytable.Instant) bool {
 	return q.ready || q.denial.Stands || q.denial.Due <= now
 }
@@ -89,7 +90,8 @@ func (q *retryQueue) mayAsk(now keytable.Instant) bool {
 	return q.asking < max(q.grants, 1) && q.isDue(now)
 }
 
-// wakeFirst wakes the head of the first line, if fewer ask than may ask.
+// wakeFirst wakes the head of the first line, if fewer heads of the queue ask the store now than may ask
+// at the same time.
 func (q *retryQueue) wakeFirst() {
 	if len(q.lines) > 0 && q.asking < max(q.grants, 1) {
 		q.lines[0].first.nudge()
@@ -104,7 +106,7 @@ func (rs *Retries) wakeOrForget(q *retryQueue) {
 	q.wakeFirst()
 }
 
-// count sets how many units of the head of the line l are included in q.units.
+// count sets to n how many units of the head of the line l are included in q.units.
 func (q *retryQueue) count(l *retryLine, n int64) {
 	q.units += n - l.counted
 	l.counted = n

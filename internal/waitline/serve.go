@@ -120,7 +120,7 @@ type survey struct {
 	outcome outcome
 	reason  error            // why the head stops waiting without a charge; otherwise nil
 	need    keytable.Instant // when all keys will have the units that the head waits for; keytable.End if a key never will
-	sure    keytable.Instant // earliest service: like need, but ignores keys whose units come back when other requests end
+	sure    keytable.Instant // the earliest possible need: without the keys whose units come back when other requests end
 	binding *engine.Spot     // the key that the head must wait for longest
 }
 

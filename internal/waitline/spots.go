@@ -19,7 +19,8 @@ func Gather(spots []engine.Spot, parts []engine.Part) []engine.Spot {
 	return spots
 }
 
-// PlaceOf returns how many of the parts before the one with the index i can deny the request.
+// PlaceOf returns how many of the parts before the one with the index i can deny the request: the index
+// that part has if the parts in shadow are left out.
 func PlaceOf(parts []engine.Part, i int) (place int) {
 	for j := range parts[:i] {
 		if !parts[j].Shadow {
@@ -69,8 +70,8 @@ func enforcing(spots []engine.Spot) iter.Seq2[int, *engine.Spot] {
 	}
 }
 
-// FreedParts calls [Lines.Freed] for the key of each given part that can deny and keeps its keys in
-// memory.
+// FreedParts decides again on the callers that wait for a key of the given parts, after units have been
+// given back. It passes over parts that never deny or do not keep their keys in memory.
 func (ls *Lines) FreedParts(parts []engine.Part) {
 	for i := range parts {
 		if p := &parts[i]; p.Keys != nil && !p.Shadow {

@@ -18,9 +18,9 @@ type Waiter struct {
 	HasDeadline,
 	Counted bool // whether a refusal is added to the totals of the rules
 	Reserves,
-	Hold bool // whether the units may be given back later; the caller is then in a Retries too
+	Hold bool // both: the units get a receipt; Hold: a grant is confirmed or revoked later, and the caller is in a Retries too
 	Version uint64        // the result of Lines.Version before Spots was filled; if it has changed, Spots is filled again
-	Owner   any           // a value for the function rematch, see Lines.Init; not used in this package
+	Owner   any           // what the function rematch needs to fill Set and Spots by new rules, see Lines.Init; not used in this package
 	Record  engine.Record // finds an earlier grant of the same request, or records the new grant; may be nil
 	ID      keytable.Hash // identifies the request, together with its keys; zero if Record is nil
 
@@ -34,7 +34,7 @@ type Waiter struct {
 
 	arrival      uint64           // the number of this caller in the order of arrival, from 1
 	since        keytable.Instant // when the caller arrived
-	until        keytable.Instant // the instant before which the caller must be served
+	until        keytable.Instant // the deadline as an instant: before it, the caller must be served; keytable.End if there is none
 	follows      bool             // whether the caller waits for the answer to another caller with the same ID, see attempts
 	placedBefore bool             // whether Change, ChangeRules or Restart took the caller out of its line and put it into a line again
 

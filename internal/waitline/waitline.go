@@ -32,7 +32,7 @@ type Lines struct {
 
 	waiting atomic.Int64  // number of callers in all lines
 	held    atomic.Int64  // number of callers that wait in a line and also in the field retries
-	version atomic.Uint64 // how often the rules have changed; written only while mu is held
+	version atomic.Uint64 // number of changes of the rules so far; written only while mu is held
 
 	mu sync.Mutex
 
@@ -45,9 +45,9 @@ type Lines struct {
 	attempts attempts[*Waiter]
 	due      heap[*queue]     // queues whose first line can be served at a known instant, ordered by that instant
 	work     heap[*line]      // lines whose first callers need a decision, in order of arrival of these callers
-	emptied  []*queue         // queues without lines, whose keys may still be marked in their tables
+	emptied  []*queue         // queues without lines; their keys may still be marked in the tables as keys that callers wait for
 	last     keytable.Instant // last reading of the clock
-	walked   int              // work of all forecasts: how often one charged a waiting caller to a copied state; read only by tests
+	walked   int              // how often a waiting caller was charged to the copy of a state, to foretell waits; read only by tests
 }
 
 // A Key identifies one key of a rule or of a limiter.

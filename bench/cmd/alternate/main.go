@@ -160,7 +160,7 @@ func reported(cells []string) (lines []line) {
 
 // judged returns the figure in a row of an older report. The row's cells hold the name of the
 // measurement, the bound, the median, the ratio and the verdict. The figure is the ratio or, if the
-// row has none, the median. It gets the name that it would have in a newer report.
+// row has no ratio, the median. The figure gets the name that it would have in a newer report.
 func judged(cells []string) []line {
 	name := cells[0]
 	if _, base, ok := strings.Cut(cells[1], " × "); ok {

@@ -39,7 +39,7 @@ type world struct {
 	explain bool               // whether Explain is called before each call that decides about a request
 }
 
-// A held is a reservation that is still open, together with the request that it was made for.
+// A held is a reservation that the history has made, together with the request that it was made for.
 type held struct {
 	*ratelimit.Reservation
 	req ratelimit.Request

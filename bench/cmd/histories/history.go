@@ -27,7 +27,7 @@ var epoch = time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)
 // results.
 type history struct {
 	clock   clock
-	small   time.Duration // the sum of those steps of the clock that were shorter than 6 ms; see the method step
+	small   time.Duration // used only with a store: the sum of the clock's steps below 6 ms, which stays below 24 ms
 	unusual bool          // whether the clock shows an extreme time, such as the year 1
 	bubble  bool          // whether the history is played in a synctest bubble, which has a time of its own
 	lazy    bool          // whether custom limiters take time to answer
@@ -85,7 +85,7 @@ func (h *history) chance(percent int) bool { return h.IntN(100) < percent }
 // oneOf returns a random element of the given list.
 func oneOf[T any](h *history, list ...T) T { return list[h.IntN(len(list))] }
 
-// say adds a line to the transcript.
+// say adds a line to the transcript, after the events that were recorded since the last line.
 func (h *history) say(format string, args ...any) {
 	if h.bubble {
 		synctest.Wait()
@@ -160,8 +160,8 @@ func guarded(f func() string) (text string) {
 	return f()
 }
 
-// misset sets the clock to an extreme time, such as the year 9999. A later call of step may set it
-// back to epoch.
+// misset sets the clock to an extreme time, such as the year 9999. A later call of the method step may
+// set it back to epoch, the instant at which the history began.
 func (h *history) misset() {
 	h.unusual = true
 	h.clock.Set(oneOf(h, time.Time{}, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)))
@@ -274,7 +274,8 @@ func numberOf(of map[uint64]int, id uint64) int {
 	return n
 }
 
-// receipt returns the number that stands for a receipt in the transcript.
+// receipt returns the number that stands in the transcript for the receipt id, the random number by
+// which a charge is settled later.
 func (h *history) receipt(id uint64) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

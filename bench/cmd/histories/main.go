@@ -56,7 +56,7 @@ var players = map[string]player{
 // kinds are the kinds of histories, in the order of the output.
 var kinds = []string{"limiters", "rules", "stores", "wait", "reserve", "ids", "explain"}
 
-// A task selects the histories to play.
+// A task says which histories (random sequences of calls) to play, and how many at once.
 type task struct {
 	kinds       []string
 	first, past int // the histories with numbers from first to past-1 are played
@@ -101,7 +101,8 @@ func main() {
 	})
 }
 
-// inTest calls f with a *testing.T, and then ends the program.
+// inTest calls f as a test, because the package synctest, which some histories need, works only inside
+// a test. It then ends the program.
 func inTest(f func(t *testing.T)) {
 	all := func(string, string) (bool, error) { return true, nil }
 	testing.Main(all, []testing.InternalTest{{Name: "histories", F: f}}, nil, nil)

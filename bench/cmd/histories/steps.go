@@ -74,8 +74,8 @@ func (w *world) explains(req ratelimit.Request) {
 // transcripts of old and new versions are equal.
 var jsonNames = strings.NewReplacer(`"rateFrom":`, `"source":`, `"answeredBy":`, `"state":`)
 
-// tableText returns the text of the Explanation e without the first line of its table, which names
-// the columns, and without the padding of the columns.
+// tableText returns the text of the Explanation e without the parts that may differ between versions:
+// the line of its table that names the columns, and the padding of the columns.
 func tableText(e ratelimit.Explanation) string {
 	lines := strings.Split(e.String(), "\n")
 	if len(lines) > 2 {
@@ -146,12 +146,13 @@ func (w *world) resets() {
 	w.try(requestText("reset", req), func() string { return problem(w.limiter.Reset(ctx, req)) })
 }
 
-// reserves calls Reserve, or settles or cancels an open reservation, and records the result.
+// reserves makes a new reservation, or settles or cancels one of those made before, and records the
+// result. A reservation may also be settled or canceled again.
 func (w *world) reserves() {
 	if n := len(w.held); n > 0 && w.chance(55) {
 		i := w.IntN(n)
 		r, actual, req := w.held[i].Reservation, oneOf(w.history, 0, 1, 1, 2, 3, 5, 20, -1), w.held[i].req
-		if w.chance(20) { // resets the state of the reserved keys, then settles 5 or 20 units
+		if w.chance(20) { // first resets the state of the reserved keys; a Settle after that is for 5 or 20 units
 			w.try(requestText("reset", req), func() string { return problem(w.limiter.Reset(context.Background(), req)) })
 			actual = oneOf(w.history, 5, 20)
 			defer func() {

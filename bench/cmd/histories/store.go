@@ -21,8 +21,8 @@ type store struct {
 
 	down  int    // percentage of the calls that fail
 	picky bool   // if true, the field down does not apply to calls of Take that request no units
-	call  uint64 // what the method Call of the last error of the type shared returns
-	parts int    // number of parts: the method Part returns a number from 0 to parts-1
+	call  uint64 // the number of the last call that failed with an error of the type shared
+	parts int    // how many parts (such as servers) the store has: the method Part returns a number from 0 to parts-1
 
 	refuses int           // the method Supports refuses rates whose field Requests has this value
 	looks   bool          // whether the method Accepts accepts asks whose field Look is true
@@ -74,7 +74,8 @@ func (st *store) ends(ctx context.Context) context.Context {
 	return ctx
 }
 
-// mayEnd returns the context ctx. At random, it first allows the next call of the store to end ctx.
+// mayEnd returns the context ctx, which, at random, the next call of the store may end. If st is nil,
+// no call of a store ends it.
 func (st *store) mayEnd(ctx *deadline) context.Context {
 	if st != nil && st.h.chance(30) {
 		st.cancel = func() { ctx.end(context.Canceled) }
@@ -116,8 +117,8 @@ type shared struct {
 
 func (s shared) Call() uint64 { return s.call }
 
-// An unfinished is the error for a caller that gave up before its call to the store ended. The
-// method Later stores a function that is later called with the result of that call.
+// An unfinished is the error for a caller that gave up before its call to the store ended. With the
+// method Later, the limiter passes a function to call with the result of that call once it is known.
 type unfinished struct {
 	error
 	st *store

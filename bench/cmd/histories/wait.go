@@ -24,13 +24,13 @@ type waiter struct {
 	shown bool
 }
 
-// A room holds the waiters of one history, and the limiter that they wait for.
+// A room holds the goroutines of one history that wait for units, and the limiter that they wait for.
 type room struct {
 	*world
 	alone   limiter // the limiter under test; nil if a RateLimiter is tested instead
 	all     []*waiter
 	request ratelimit.Request // if single is true, all waiters use the keys of this request
-	single  bool              // whether all waiters use the same keys, so that the order of service is not random
+	single  bool              // whether all waiters use the same keys, so that the order in which they are granted is not random
 	came    int               // number of waiters started so far
 	keys    int
 	foreign bool // whether waiters call ratelimit.Wait with a wrapper that hides the limiter's own method Wait
@@ -44,7 +44,7 @@ func playWait(t *testing.T, h *history) {
 
 func (h *history) playRoom() {
 	r := &room{world: &world{history: h, clients: oneOf(h, 1, 2, 3)}, keys: oneOf(h, 1, 2, 3)}
-	asking := h.chance(50) // whether a store or a custom limiter decides
+	asking := h.chance(50) // whether to test a RateLimiter that may have a store or slow custom limiters
 	if h.bubble, h.sorted = true, !asking; asking || h.chance(40) {
 		h.clock = &stepClock{now: epoch, stops: asking && h.chance(50)}
 	}
@@ -82,8 +82,8 @@ func (h *history) playRoom() {
 	}
 }
 
-// open makes the RateLimiter. If asking is true, the RateLimiter has a store or custom limiters.
-// The method open returns false if the RateLimiter cannot be made.
+// open makes the RateLimiter. If asking is true, the RateLimiter may have a store, or custom limiters
+// that take time to answer. The method open returns false if the RateLimiter cannot be made.
 func (r *room) open(asking bool) bool {
 	h, stored := r.history, asking && r.clock != clock(machine{}) && r.chance(60)
 	_, steps := h.clock.(*stepClock)
@@ -159,9 +159,9 @@ type timed struct {
 // Deadline returns the instant at which the context ends.
 func (t timed) Deadline() (time.Time, bool) { return t.at, true }
 
-// lag moves the clock but rings its alarms late: it makes a call before the waiters are woken. If
-// the room has no stepClock, has a store, or has slow custom limiters, lag does nothing and returns
-// false.
+// lag moves the clock but rings the alarms, for which the waiters sleep, late: it makes a call before
+// the waiters are woken. If the room has no stepClock, has a store, or has slow custom limiters, lag
+// does nothing and returns false.
 func (r *room) lag() bool {
 	c, ok := r.clock.(*stepClock)
 	if !ok || r.store != nil || r.lazy {
@@ -234,6 +234,9 @@ func (r *room) drawCall(ctx context.Context) call {
 		req = r.request
 		req.Cost, req.ID = cost, id
 	}
+	if r.store != nil && slices.ContainsFunc(r.all, func(w *waiter) bool { return w.req.ID == req.ID }) {
+		req.ID = "" // a grant wakes the waiters with its ID together with the next one in line: the order of their calls is random
+	}
 	if r.lazy && r.chance(40) { // only one rule of drawSlowRules applies to /q, and it has no custom limiter
 		req.Endpoint, req.Rules = "/q", nil
 	}
@@ -259,9 +262,9 @@ func (machine) Set(time.Time) {}
 // Advance sleeps for the duration d, which moves the time of the bubble.
 func (machine) Advance(d time.Duration) { time.Sleep(d) }
 
-// A stepClock is a clock for use in a synctest bubble, and moves only when it is told to. When it
-// moves, it rings its alarms one after the other. After each alarm, it waits until all goroutines
-// are blocked.
+// A stepClock is a clock for use in a synctest bubble, and moves only when it is told to. Goroutines
+// wait for its alarms. When it moves, it rings them one after the other. After each alarm, it waits
+// until all goroutines are blocked.
 type stepClock struct {
 	mu     sync.Mutex
 	now    time.Time

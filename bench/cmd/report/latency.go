@@ -165,8 +165,8 @@ type nothing struct{}
 
 func (nothing) Allow(string) bool { return true }
 
-// watchIdle is like watch, but it calls a subject that does no work. It runs for the duration d,
-// and cuts the pass into the given number of pieces.
+// watchIdle times calls of a subject that does no work, for comparison: the slowest of them shows a
+// pause of the machine. It runs for the duration d, and cuts the pass into the given number of pieces.
 func watchIdle(d time.Duration, pieces int) pass {
 	var s bench.Subject = nothing{}
 	keys := bench.NewKeys(bench.Varied, 1, 0)

@@ -29,7 +29,7 @@ func (l line) titled(headline string) line {
 type reading struct {
 	value    float64 // the figure, in nanoseconds, bytes, allocations or decisions a second
 	measured string  // the figure as text, with its unit and with details
-	best     string  // the figure of the best round, as text; empty if there was only one round
+	best     string  // the best figure of all rounds, as text; empty if the line is measured only once, not in rounds
 	base     ratio   // how the figure compares with the base, for example with the same work without a feature
 	peer     ratio   // the ratio to the fastest peer (limiter of another module)
 }
@@ -43,7 +43,7 @@ type ratio struct {
 // sizes holds how much a report measures.
 type sizes struct {
 	few, many, most int           // number of keys in a small, a large and the largest table
-	rounds          int           // how often each subject is timed
+	rounds          int           // how often each subject is timed; a figure is the median of its rounds
 	batch           time.Duration // how long a subject is timed in a round
 	runs            int           // number of passes (sequences of timed calls) in the search for the slowest call
 	redisKeys       int           // number of keys in a large table in Redis

@@ -50,8 +50,8 @@ func middleware(work, algo, base string, peers bench.Kind) line {
 }
 
 // garbage returns a line of the report that shows how much more a request allocates with this
-// module's middleware than without a middleware. The line shows the same for a middleware of
-// another module. The parameters algo, base and peer are the names of these three subjects.
+// module's middleware (the subject named algo) than without a middleware (base). The line shows the
+// same for a middleware of another module (peer).
 func garbage(work, algo, base, peer string) line {
 	return line{work: work, read: func(l *lab) (reading, error) {
 		var found [3]bench.Garbage

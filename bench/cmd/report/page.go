@@ -25,7 +25,7 @@ func replaceBetween(page, name, text string) (string, error) {
 
 // hasMarkers returns an error if the file lacks the marks of the given name. It accepts an empty
 // file name, which means that there is no file. The command calls hasMarkers before it measures
-// anything.
+// anything, so that it does not measure for minutes and then fail to write.
 func hasMarkers(file, name string) error {
 	return rewrite(file, func(page string) (string, error) {
 		_, err := replaceBetween(page, name, "")

@@ -26,8 +26,8 @@ type number int
 
 const (
 	ofValue number = iota // the figure itself
-	ofBase                // the ratio to the base
-	ofPeer                // the ratio to the fastest peer
+	ofBase                // the ratio to the base, with which the line compares the figure
+	ofPeer                // the ratio to the fastest peer (limiter of another module)
 )
 
 // The method in returns the number that n selects from the reading r.

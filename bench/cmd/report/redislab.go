@@ -215,9 +215,9 @@ func perAsk(s bench.Subject, batch time.Duration) (ns float64, allowed int) {
 	}
 }
 
-// redisSubjects returns the limiters to time under the workload w. With manyCallers or with a
-// single key, these are all limiters. Otherwise, these are only this module's limiter and the
-// subject redisPeer.
+// redisSubjects returns the limiters to time under the workload w. If w has 64 callers or a single
+// key, these are all limiters. Otherwise, they are only this module's limiter and the limiter of
+// another module that the report compares it with.
 func redisSubjects(w bench.RedisWork) (specs []bench.RedisSpec) {
 	for _, s := range bench.RedisSpecs() {
 		if w.Callers >= manyCallers || w.Keys == 1 || s.Name == stored || s.Name == redisPeer {

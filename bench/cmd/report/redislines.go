@@ -114,8 +114,8 @@ func (f redisFigure) written(samples []bench.RedisSample) string {
 }
 
 // deniedOverFloor returns a line of the report that divides the time of a denial by the time of a
-// call to the subject named floor. The parameter algo is the name of the subject that denies.
-// Neither subject calls the server.
+// call to the subject named floor. The parameter algo is the name of the subject that denies. It
+// remembers the denial in this process, so it does not call the Redis server.
 func deniedOverFloor(work, algo string) line {
 	mine, floor := cell{algo, oneDenied}, cell{"floor", oneDenied}
 	return line{work: work, read: func(l *lab) (reading, error) {

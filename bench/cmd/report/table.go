@@ -62,7 +62,8 @@ ratio is the median of the ratios within the rounds.
 `, rounds)
 }
 
-// writePromises writes a table of the verdicts on the promises.
+// writePromises writes a table with a row for each promise: the bound, the worst figure, and whether
+// the bound holds.
 func writePromises(out io.Writer, verdicts []verdict) {
 	if len(verdicts) == 0 {
 		return

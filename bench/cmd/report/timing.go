@@ -42,7 +42,8 @@ func newLab(s sizes, progress io.Writer) *lab {
 // say writes the given text, which says what the lab does next, to the progress output.
 func (l *lab) say(what string) { fmt.Fprintln(l.progress, what) }
 
-// sample times the cells. A cell that is listed several times is timed only once.
+// sample times the cells (subjects under workloads), one workload after the other. A cell that is
+// listed several times is timed only once.
 func (l *lab) sample(cells []cell) error {
 	var works []bench.Workload
 	for _, c := range cells {
@@ -68,16 +69,16 @@ func (l *lab) sample(cells []cell) error {
 	return nil
 }
 
-// A timer times one subject in the rounds of a workload.
+// A timer times one subject (a limiter): in each round it makes a batch of calls.
 type timer struct {
 	spec bench.Spec
 	run  *bench.Run
 	n    int // number of calls on each core in a batch; 0 before calibrate has chosen it
 }
 
-// brief is the longest window that counts as short. A batch of calls covers several short windows.
-// If windows are longer, a whole round must fit into one window. If too little time is left in the
-// window, the lab waits for the next one.
+// brief is the longest window that counts as short. A batch of calls to one subject lasts for two
+// short windows or more. With longer windows, a whole round (a batch for each subject) must fit into
+// one window: if too little time is left in the window, the lab waits for the next one.
 const brief = 20 * time.Millisecond
 
 // sampleWorkload times the given subjects under the workload w. The subjects take turns.
@@ -117,8 +118,8 @@ func (l *lab) sampleWorkload(w bench.Workload, specs []bench.Spec) error {
 	return l.checkShares(w, specs)
 }
 
-// turnAll makes new subjects for all timers, and makes each of them use units in the present window.
-// It returns when the next window begins.
+// turnAll makes new subjects for all timers, and calls each of them, so that it has used units in
+// the present window. It returns when the next window begins.
 func turnAll(timers []*timer, w bench.Workload) error {
 	var runs []*bench.Run
 	for _, t := range timers {
@@ -145,7 +146,8 @@ func (l *lab) checkShares(w bench.Workload, specs []bench.Spec) error {
 }
 
 // cheap is the largest number of keys for which the lab makes a new subject in each round, so that
-// memory addresses and hash seeds vary. With more keys, the lab keeps the subject.
+// memory addresses and hash seeds vary. With more keys this would take too long, so the lab keeps
+// the subject.
 const cheap = 1000
 
 // make replaces the timer's subject by a new one.
@@ -221,11 +223,11 @@ func (t *timer) calibrate(batch time.Duration) error {
 	}
 }
 
-// median returns the median time of the cell c, in nanoseconds per call.
+// median returns the median time of the cell c (a subject under a workload), in nanoseconds per call.
 func (l *lab) median(c cell) float64 { return median(l.samples[c]) }
 
-// best returns the smallest time of the cell c, in nanoseconds per call, or NaN if the cell was not
-// timed.
+// best returns the smallest time of the cell c (a subject under a workload), in nanoseconds per call,
+// or NaN if the cell was not timed.
 func (l *lab) best(c cell) float64 {
 	best := math.NaN()
 	for i, ns := range l.samples[c] {
@@ -236,8 +238,8 @@ func (l *lab) best(c cell) float64 {
 	return best
 }
 
-// share returns a text such as "; 5 % allowed" if some calls of the cell c were allowed and others
-// denied. Otherwise it returns an empty text.
+// share returns a text such as "; 5 % allowed" if some calls of the cell c (a subject under a
+// workload) were allowed and others denied. Otherwise it returns an empty text.
 func (l *lab) share(c cell) string {
 	share := median(l.shares[c])
 	if share > 0 && share < 1 { // false for NaN, which means that no shares were recorded
@@ -246,8 +248,8 @@ func (l *lab) share(c cell) string {
 	return ""
 }
 
-// ratio divides, in each round, the time of the cell c by the time of the base. It returns the
-// median of these ratios over the rounds.
+// ratio divides, in each round, the time of the cell c (a subject under a workload) by the time of
+// another cell, the base. It returns the median of these ratios over the rounds.
 func (l *lab) ratio(c, base cell) float64 {
 	mine, theirs := l.samples[c], l.samples[base]
 	ratios := make([]float64, min(len(mine), len(theirs)))
@@ -257,7 +259,8 @@ func (l *lab) ratio(c, base cell) float64 {
 	return median(ratios)
 }
 
-// fastest returns the cell with the smallest median time. The slice must not be empty.
+// fastest returns the cell (a subject under a workload) with the smallest median time. The slice must
+// not be empty.
 func (l *lab) fastest(cells []cell) cell {
 	return slices.MinFunc(cells, func(a, b cell) int {
 		if l.median(a) < l.median(b) {

@@ -65,7 +65,7 @@ func run(ctx context.Context, out io.Writer, addr, lines string, calls, open int
 	return measure(ctx, out, client, lines, calls, open)
 }
 
-// keys is the number of keys in each step.
+// keys is the number of different keys that each measured step makes calls for.
 const keys = 500
 
 // A work is a sequence of steps, which are measured one after the other with the same keys. The
@@ -87,7 +87,9 @@ type step struct {
 // checkout of an older commit, which cannot build that file.
 var extras []work
 
-// measure prints a line for each step of each work.
+// measure runs the steps of each work whose name contains the text lines. It prints a line for each
+// step: how long the server's script and the caller took for one call. If open is above 0, it
+// measures only Settle of keys with that many open reservations.
 func measure(ctx context.Context, out io.Writer, client *redis.Client, lines string, calls, open int) error {
 	prefix := fmt.Sprintf("servertime%d", time.Now().UnixNano())
 	store, err := redisstore.New(client,

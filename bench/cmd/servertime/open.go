@@ -14,7 +14,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// settlements is how many reservations are settled for a line.
+// settlements is how many reservations are settled for each line of the output.
 const settlements = 1000
 
 // The variable places says which of the open reservations of a key is settled next: each function
@@ -29,16 +29,17 @@ var places = []struct {
 	{"random", rand.IntN},
 }
 
-// A crowd is a key with open reservations.
+// A crowd is a key with many open reservations, and the times of the Settle calls for it. The
+// output has one line for each crowd.
 type crowd struct {
 	store *redisstore.Store
 	ask   ratelimit.Ask
 	open  []int // the numbers of the open reservations, the oldest first
-	made  int   // how many reservations were made
+	made  int   // how many reservations were made so far
 
-	name  string          // the name of the line
+	name  string          // the name of the line in the output
 	size  int             // how many reservations are open before each Settle
-	pick  func(n int) int // which of them is settled
+	pick  func(n int) int // returns which of n open reservations is settled next: its index
 	times []int64         // how long the server has worked on each Settle, in nanoseconds
 	sum   int64           // their sum
 }
@@ -63,8 +64,8 @@ func (c *crowd) settle(ctx context.Context, i int) error {
 }
 
 // measureOpen prints how long the server takes for a Settle of a key with one open reservation, and of keys
-// with n open ones. It does so for each algorithm whose name contains the text lines. The keys take turns, so
-// that what else the machine does slows all of them.
+// with n open ones. It does so for each algorithm a for which the name Open/a contains the text lines. The
+// keys take turns, so that other work of the machine slows all of them alike.
 func measureOpen(ctx context.Context, out io.Writer, client *redis.Client, store *redisstore.Store, lines string, n int) error {
 	for _, a := range all {
 		name := "Open/" + string(a)
@@ -94,7 +95,8 @@ func measureOpen(ctx context.Context, out io.Writer, client *redis.Client, store
 	return nil
 }
 
-// measure settles a reservation of a full crowd, and records the server's time.
+// measure makes reservations until c.size are open, settles one of them, and records how long the
+// server's script took for the Settle.
 func (c *crowd) measure(ctx context.Context, client *redis.Client) error {
 	if err := c.fill(ctx, c.size); err != nil {
 		return err

@@ -28,7 +28,7 @@ const (
 	CSV      Format = "csv"      // one record of comma-separated values on each line
 )
 
-// MaxLine is the largest length of a line in bytes. A longer line is skipped, and counted as unreadable.
+// MaxLine is the largest length of a line in bytes. A longer line counts as a line that cannot be read.
 const MaxLine = 1 << 20
 
 // An Entry is one request in a log.
@@ -38,23 +38,24 @@ type Entry struct {
 	Endpoint string            // path of the request without its query, or the text of a column such as "endpoint"
 	IP       string            // the address of the client
 	Tier     string            // the client's plan, which selects the limit
-	Cost     int               // units that the request takes, at least 1
+	Cost     int               // how many units of a limit the request uses up, at least 1
 	Attrs    map[string]string // values of the attributes by name; the next call of Next overwrites the map
 
-	// Costs has what the request costs in other units, if the line says it. The next call of Next overwrites the slice.
+	// Costs has what the request costs in units other than that of Cost, such as tokens. It is empty if the line does not
+	// say this. The next call of Next overwrites the slice.
 	Costs []Cost
 }
 
 // A Cost is how many units of one kind a request costs.
 type Cost = struct {
-	Unit string // what is counted
+	Unit string // what is counted, such as "tokens"
 	N    int    // how many, at least 0
 }
 
 // Options say how to read a log.
 type Options struct {
 	Format  Format   // empty means Auto
-	Fields  Fields   // the columns from which each part of an Entry is read; DefaultFields has those of all other parts
+	Fields  Fields   // the columns from which each part of an Entry is read; DefaultFields has the columns of missing parts
 	Columns []string // names of the columns of a CSV that has no header
 	Comma   byte     // separator of the fields of a CSV; 0 means a comma
 
@@ -90,8 +91,8 @@ type Counts struct {
 
 // A parser reads the lines of one format.
 type parser interface {
-	// The method parse reads one line, and stores the text of each column in found. If the line cannot be read, it
-	// returns the reason, and otherwise an empty text.
+	// The method parse reads one line, and stores the text of each wanted column in found. If the line cannot be read,
+	// it returns the reason, and otherwise an empty text.
 	parse(line []byte, found *found) (reason string)
 }
 

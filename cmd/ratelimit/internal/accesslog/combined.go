@@ -124,7 +124,7 @@ func (p *combined) rest(f found, line []byte) {
 	}
 }
 
-// quoted returns the index of the first quotation mark in text that has no backslash before it, or -1 if there is
+// quoted returns the index of the first quotation mark in text that is not escaped by a backslash, or -1 if there is
 // none.
 func quoted(text []byte) int {
 	for i := 0; i < len(text); {

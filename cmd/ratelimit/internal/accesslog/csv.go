@@ -11,7 +11,7 @@ import (
 // Inside a field in quotation marks, "" stands for one quotation mark.
 type csvLine struct {
 	comma  byte
-	at     []int // index in columns.names of each field of a line; -1 if the field is not wanted
+	at     []int // for each field of a line, its index in columns.names; -1 if the field is not wanted
 	fields [][]byte
 }
 

@@ -31,10 +31,11 @@ func (f Fields) Set(text string) error {
 	return nil
 }
 
-// Units returns the units for which f has a "cost:UNIT", in order.
+// Units returns the units for which f has a part "cost:UNIT", in alphabetical order.
 func (f Fields) Units() (units []string) { return f.after("cost:") }
 
-// The method after returns what follows the prefix in the names of the parts that begin with it, in order.
+// The method after finds the parts whose names begin with the prefix. It returns the rest of each of these names, in
+// alphabetical order.
 func (f Fields) after(prefix string) (names []string) {
 	for part := range f {
 		if name, ok := strings.CutPrefix(part, prefix); ok {
@@ -55,9 +56,8 @@ func (f Fields) String() string {
 	return strings.Join(texts, " ")
 }
 
-// A part is a number that stands for one part of an Entry, such as the time or the client. It is one of the
-// constants below, or toAttr plus the index of an attribute, or toAttr plus the number of attributes and the index of a
-// unit.
+// A part is a number that stands for one part of an Entry, such as the time or the client. The constants below are such
+// numbers. The attributes have the numbers from toAttr on. The costs in other units have the numbers after those.
 type part int
 
 const (

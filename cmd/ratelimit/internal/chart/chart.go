@@ -60,8 +60,8 @@ const (
 	Level             // a horizontal line across the whole plot, at the Y of the first point
 )
 
-// A Look is a colour, a way to dash lines, and a shape of markers. No two Looks have one of these in common, so
-// readers who see no colours can tell the Looks apart.
+// A Look is a colour, a way to dash lines, and a shape of markers. Two Looks differ in all three, so readers who see
+// no colours can tell the Looks apart.
 type Look int
 
 // The looks, each named after its colour.

@@ -129,8 +129,8 @@ type checker struct {
 	found   []Finding
 }
 
-// probe asks the limiter which rules apply to each of a set of endpoints. The set has at least one endpoint for
-// each pattern of a rule, and one endpoint that matches no pattern.
+// probe asks the limiter which rules apply to each of a set of endpoints, and stores the answers in c.asked. The set
+// has at least one endpoint for each pattern of a rule, and one endpoint that no rule names.
 func (c *checker) probe() error {
 	c.asked = make(map[string][]string)
 	endpoints := []string{"", "\x00"} // "\x00" stands for all endpoints that no rule names
@@ -214,8 +214,8 @@ func (c *checker) applies(r indexed, endpoint string) bool {
 	return err == nil && slices.ContainsFunc(e.Rules, func(x ratelimit.RuleExplanation) bool { return x.Name == r.Name })
 }
 
-// never adds the finding that the rule r never applies. If another rule has the endpoint "*", that rule was most
-// likely meant to be additional, and the finding names it: the default rule itself cannot be additional.
+// never adds the finding that the rule r never applies. If r is the default rule and a rule that is not additional
+// has the endpoint "*", that rule applies in place of r, and the finding advises to make it additional.
 func (c *checker) never(r indexed) {
 	all := slices.IndexFunc(c.rules, func(other indexed) bool {
 		return other.Endpoint == "*" && !other.Additional && other.Mode.Denies() && other.Name != r.Name

@@ -10,8 +10,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// Overrides returns the findings in the overrides of a file at the time now, in their order. names are the names of the rules
-// in the file, to which the overrides apply. The Rule of a Finding is the index of the override that it is about.
+// Overrides returns the findings in the overrides of a file, in the order of the overrides. An override that has ended at the
+// time now gets a finding for that alone. names are the names of the rules in the file. The field Rule of a Finding is here the
+// index of an override.
 func Overrides(all []ratelimit.Override, names []string, now time.Time) (found []Finding) {
 	add := func(i int, code, field, advice, format string, args ...any) {
 		at := slices.IndexFunc(Codes(), func(known Code) bool { return known.Code == code })
@@ -58,7 +59,7 @@ func whom(o *ratelimit.Override) string {
 	return o.IP
 }
 
-// noun returns the effect of o as a noun.
+// noun returns the effect of the override o as a noun, such as "exemption" or "block".
 func noun(o *ratelimit.Override) string {
 	if o.Effect == ratelimit.EffectExempt {
 		return "exemption"
@@ -70,24 +71,25 @@ func ended(o *ratelimit.Override, now time.Time) bool {
 	return !o.Until.IsZero() && !now.Before(o.Until)
 }
 
-// outlasts reports whether a lasts at least as long as b.
+// outlasts reports whether the override a lasts at least as long as the override b. A zero Until means without end.
 func outlasts(a, b *ratelimit.Override) bool {
 	return a.Until.IsZero() || !b.Until.IsZero() && !a.Until.Before(b.Until)
 }
 
-// decidedBy looks for overrides that decide in place of the one with the index i wherever it would apply. same are the indexes
-// of the others for the same client or prefix. It returns the index of one of them, or -1 if the override may apply.
+// decidedBy looks for overrides that decide in place of the override with the index i, so that it never applies. same has the
+// indexes of the other overrides for the same client or prefix. The result is the index of one that decides, or -1 if there is
+// a rule for which the override i applies.
 func decidedBy(all []ratelimit.Override, same []int, i int, names []string) (by int) {
 	o := &all[i]
 	for _, j := range same {
 		if j > i && all[j].Effect == o.Effect && slices.Equal(sorted(all[j].Rules), sorted(o.Rules)) {
-			return j // takes its place when the file is read
+			return j // the later of two equal overrides replaces the earlier one when the file is read
 		}
 	}
 	rules := o.Rules
 	if len(rules) == 0 {
 		if rules = names; o.Effect == ratelimit.EffectBlock {
-			return -1 // it also denies requests to which no rule applies, which no other one does
+			return -1 // a block for all rules also denies requests to which no rule applies, as no other override does
 		}
 	}
 	by = -1
@@ -101,7 +103,8 @@ func decidedBy(all []ratelimit.Override, same []int, i int, names []string) (by 
 	return by
 }
 
-// before reports whether the override a decides for the rule before b, for as long as b lasts. Both are for the same whom.
+// before reports whether the override a decides on requests to the rule in place of b, for as long as b lasts. Both overrides
+// must be for the same client or address.
 func before(a, b *ratelimit.Override, rule string) bool {
 	rank := func(o *ratelimit.Override) int {
 		return slices.Index([]string{ratelimit.EffectBlock, ratelimit.EffectExempt, ratelimit.EffectRate}, o.Effect)

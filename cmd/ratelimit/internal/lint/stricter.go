@@ -17,7 +17,7 @@ func stricter(a, b indexed) bool {
 	if !a.Mode.Denies() || a.Limiter != nil || b.Limiter != nil || a.Unit != b.Unit || !coarser(a.Key, b.Key) {
 		return false
 	}
-	if b.Penalty != (ratelimit.Penalty{}) { // it also denies while a key is blocked
+	if b.Penalty != (ratelimit.Penalty{}) { // b also denies while its penalty blocks a key
 		return false
 	}
 	if len(a.Tiers) > 0 || a.Warmup != (ratelimit.Warmup{}) || b.Warmup != (ratelimit.Warmup{}) || a.OnStoreError != b.OnStoreError {
@@ -61,8 +61,8 @@ func bounds(a ratelimit.Algorithm, ra ratelimit.Rate, b ratelimit.Algorithm, rb 
 		}
 		return rb.Per <= (1<<63-1)/2 && maxIn(a, ra, 2*rb.Per-1) <= rb.Requests
 	case ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket:
-		// In the long run, the first limit must not grant more than the second limit. The units that the first limit
-		// grants at once must fit into the burst of the second limit.
+		// In the long run, the first limit (a, ra) must not grant more than the second limit (b, rb). The units that the
+		// first limit grants at once must fit into the burst of the second limit.
 		burst := largest(rb, b)
 		switch a {
 		case ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket:
@@ -72,14 +72,14 @@ func bounds(a ratelimit.Algorithm, ra ratelimit.Rate, b ratelimit.Algorithm, rb 
 		case ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowCounter:
 			return slower(ra, rb) && 2*ra.Requests <= burst
 		}
-	case ratelimit.AlgorithmInFlight: // a rate says nothing about what runs: requests may last long
+	case ratelimit.AlgorithmInFlight: // another algorithm does not bound how many requests run at once: requests may last long
 		return a == b && ra.Requests <= rb.Requests && ra.Per >= rb.Per
 	}
 	return false
 }
 
-// maxIn returns what Algorithm.MaxIn returns for the rate r and the duration d. If there is no bound, it returns
-// the largest int.
+// maxIn returns how many units the algorithm a with the rate r grants at most within the duration d. If there is no
+// bound, it returns the largest int.
 func maxIn(a ratelimit.Algorithm, r ratelimit.Rate, d time.Duration) int {
 	if n := a.MaxIn(r, d); n >= 0 {
 		return n

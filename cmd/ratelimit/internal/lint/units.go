@@ -10,17 +10,17 @@ import (
 // maxReceipts is the largest number of reservations of one key whose units can still be given back.
 const maxReceipts = 1024
 
-// knownUnits lists the units that the documents of the library use. A rule needs no other rule beside it to have one.
+// knownUnits lists the units that the documents of the library use. Such a unit is never reported as misspelt.
 var knownUnits = []string{"tokens", "bytes"}
 
-// requests lists names that are no good units: a rule without a unit counts requests.
+// requests lists names that a rule should not have as its unit, because a rule without a unit already counts requests.
 var requests = []string{"requests", "request"}
 
-// holds reports whether the rule r counts what is running.
+// holds reports whether the rule r limits how many requests run at the same time.
 func holds(r indexed) bool { return r.Algorithm == ratelimit.AlgorithmInFlight && r.Limiter == nil }
 
-// The method unit adds the finding that only the rule r names its unit. The name is then probably misspelt, so that no
-// request has this unit, and the rule limits nothing.
+// The method unit adds a finding if neither another rule nor the flag -cost names the unit of the rule r. The name is then
+// probably misspelt: no request has a cost in this unit, and the rule limits nothing.
 func (c *checker) unit(r indexed) {
 	if r.Unit == "" {
 		return
@@ -70,7 +70,7 @@ func nearest(name string, names []string) (best string) {
 
 // distance returns how many letters must be added, removed or replaced to make the text b of the text a.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1) // row[j] is the distance from the beginning of a, so far, to b[:j]
+	row := make([]int, len(b)+1) // row[j] is the distance from the part of a that was read so far to b[:j]
 	for j := range row {
 		row[j] = j
 	}
@@ -89,9 +89,9 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// The method receipts adds the finding that more requests may run by the rule r than another rule can give back. It is
-// added only if r counts requests: how many requests share a number of other units is not known. The argument probes
-// lists the endpoints for which r is asked.
+// The method receipts adds a finding if the rule r lets more than maxReceipts requests of a key run at once, because
+// another rule can give units back for only so many of them. If r counts a unit other than requests, the number of
+// requests is not known, and there is no finding. The argument probes lists endpoints to which r applies.
 func (c *checker) receipts(r indexed, probes []string) {
 	most := r.Rate.Requests
 	for _, rate := range r.Tiers {

@@ -32,8 +32,8 @@ var pictures = map[string]func() (*chart.Figure, error){
 		used("instants in the log")),
 }
 
-// used returns a function that draws a panel. The panel shows how many units are in use, as Limiter.Peek reports
-// them.
+// used returns a function that draws a panel. The panel shows how many units are in use: the limit minus the units
+// that are left according to RateLimiter.Peek.
 func used(label string) func(p *play) chart.Panel {
 	return func(p *play) chart.Panel {
 		points := make([]chart.Point, 0, len(p.left))

@@ -38,7 +38,7 @@ type play struct {
 	granted   []time.Duration
 	denied    []time.Duration
 	leave     []time.Duration // times at which granted requests may go on: each has waited for its Result.Delay
-	left      []chart.Point   // for each time, how many units are left according to Limiter.Peek
+	left      []chart.Point   // for each time, how many units are left according to RateLimiter.Peek
 	debt      []chart.Point   // for each time, how many units of a bucket are in use; computed from Result.ResetAfter
 }
 

@@ -36,7 +36,7 @@ const (
 	MaxWidth    = 1000
 )
 
-// windows is the length of the traffic, as a number of windows of the length Per.
+// windows is the length of the traffic, as a number of windows. Each window has the length Settings.Per.
 const windows = 6
 
 // A period is one possible value of Settings.Per, with its names in words.

@@ -14,7 +14,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/topk"
 )
 
-// A Clock shows the time of the request that is being decided. Only one goroutine at a time may use it.
+// A Clock is the clock of a limiter: it shows the time in the log of the request that is being decided. Only one
+// goroutine at a time may use it.
 type Clock struct{ now time.Time }
 
 // NewClock returns a Clock that shows the Unix epoch.
@@ -31,8 +32,8 @@ func (c *Clock) Set(ns int64) {
 	}
 }
 
-// counters is for how many pairs of a rule and a client the denials are counted at a time. A further pair takes the
-// place of the pair with the fewest denials.
+// counters is the number of pairs of a rule and a client whose denials are counted at a time. A further pair takes
+// the place of the pair with the fewest denials.
 const counters = 1000
 
 // A Player sends requests to one limiter, and counts the limiter's answers.
@@ -41,7 +42,7 @@ type Player struct {
 	rules   []*rule
 	byName  map[string]*rule
 	each    []ratelimit.Result
-	shadows []ratelimit.Decision // answers of the rules in shadow or advise mode to the current request
+	shadows []ratelimit.Decision // answers of rules in shadow or advise mode, which deny nothing, to the current request
 
 	requests  uint64
 	unlimited uint64 // requests to which no rule applied
@@ -66,7 +67,7 @@ func (d *denials) note(at time.Time) {
 type rule struct {
 	index    int
 	name     string
-	shadow   bool     // whether the rule is in shadow or advise mode
+	shadow   bool     // whether the rule is in shadow or advise mode, in which it denies nothing
 	unit     string   // what the rule counts; empty for requests
 	parts    []string // names of the parts of the rule's keys, such as "user" and "endpoint"
 	requests uint64
@@ -75,7 +76,8 @@ type rule struct {
 	keys spread
 }
 
-// A Make is a function that makes a limiter with the given options. NewPlayer may call it twice.
+// A Make is a function that makes a limiter with the given options. NewPlayer calls it a second time if the rules of
+// the first limiter show that the limiter needs an observer.
 type Make func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error)
 
 // NewPlayer returns a Player for a limiter that the function newLimiter makes. The limiter reads its time from the
@@ -97,7 +99,7 @@ func NewPlayer(clock *Clock, newLimiter Make, opts ...ratelimit.Option) (*Player
 		p.rules, p.byName[r.Name] = append(p.rules, made), made
 		shadows = shadows || made.shadow
 	}
-	if shadows { // only an observer receives the answers of all rules that deny nothing
+	if shadows { // only an observer receives the answers of all rules in shadow or advise mode
 		if l, err = newLimiter(append(opts, ratelimit.WithObserver(p))...); err != nil {
 			return nil, err
 		}
@@ -130,7 +132,7 @@ func (p *Player) play(ctx context.Context, req *ratelimit.Request, at time.Time,
 	p.requests++
 	span.Requests++
 	for i := range each {
-		if r := p.byName[each[i].Rule]; !r.shadow { // p.shadows has the others
+		if r := p.byName[each[i].Rule]; !r.shadow { // the answers of rules in shadow or advise mode are in p.shadows
 			p.count(r, &each[i], req)
 		}
 	}
@@ -165,7 +167,7 @@ func (p *Player) play(ctx context.Context, req *ratelimit.Request, at time.Time,
 func (p *Player) count(r *rule, res *ratelimit.Result, req *ratelimit.Request) {
 	r.requests++
 	switch {
-	case res.Limit < 0: // the client's tier is unlimited
+	case res.Limit < 0: // the key has no limit, so there is no part of it left to record
 	case res.Allowed:
 		r.keys.note(r.hash(req), left(res.Remaining, res.Limit))
 	default:

@@ -24,13 +24,13 @@ type Report struct {
 	Denied      uint64     `json:"denied"`                // requests that were denied
 	FirstDenied *time.Time `json:"firstDenied,omitempty"` // time of the first denial
 	LastDenied  *time.Time `json:"lastDenied,omitempty"`  // time of the last denial
-	Clients     Headroom   `json:"clients"`               // counts of clients, not of keys; only the fields Exact, Keys and Denied are set
+	Clients     Headroom   `json:"clients"`               // counts of clients: Denied of those with a denial, More of all others
 
 	Rules     []Rule        `json:"rules"`        // in the order of the file
 	Spans     []Span        `json:"spans"`        // spans of time in which there was a request, in order
 	Width     time.Duration `json:"spanLengthNs"` // length of each span in nanoseconds
 	Offenders []Offender    `json:"offenders"`    // the clients with the most denials
-	Missed    uint64        `json:"missed"`       // a client that is not counted has at most this many denials by each rule
+	Missed    uint64        `json:"missed"`       // a client whose denials are not counted had at most this many by each rule
 
 	NotJudged []NotJudged `json:"notJudged,omitempty"` // rules that could not decide on all requests to which they apply
 
@@ -42,12 +42,12 @@ type NotJudged struct {
 	Rule     string `json:"rule"`               // name of the rule
 	Unit     string `json:"unit,omitempty"`     // what the rule counts; empty for requests
 	NoUnit   uint64 `json:"noUnit,omitempty"`   // requests without a cost in this unit
-	Duration uint64 `json:"duration,omitempty"` // requests that ran for an unknown time, if the rule counts what is running
+	Duration uint64 `json:"duration,omitempty"` // requests that ran for an unknown time, if the rule limits how many run at once
 }
 
 // A Rule has the counts of one rule of the limiter. If several rules deny a request, the field Denied counts the
-// request only for the rule that the Result names. A rule in shadow or advise mode counts all requests that it would have
-// denied.
+// request only for the rule that the Result names. A rule in shadow or advise mode denies nothing: its field Denied counts
+// all requests that it would have denied.
 type Rule struct {
 	Name        string     `json:"name"`                  // name of the rule
 	Shadow      bool       `json:"shadow,omitempty"`      // whether the rule is in shadow or advise mode
@@ -59,8 +59,8 @@ type Rule struct {
 	Overflowed  uint64     `json:"overflowed"`            // requests of keys that shared one limit, because there were too many keys
 }
 
-// An Offender is a client that a rule has denied often. The number of denials is at most Denied, and at least
-// Denied - Error.
+// An Offender is a client that a rule has denied often. The number of denials may not be known exactly: it is at
+// most Denied, and at least Denied - Error.
 type Offender struct {
 	Client string `json:"client"` // name of the client
 	Rule   string `json:"rule"`   // name of the rule that denied it
@@ -74,9 +74,9 @@ type Difference struct {
 	Both     uint64 `json:"both"`       // requests that both limiters denied
 	OnlyOne  Only   `json:"onlyFirst"`  // requests that only the first limiter denied
 	OnlyTwo  Only   `json:"onlySecond"` // requests that only the second limiter denied
-	Overflow bool   `json:"overflow"`   // whether keys of the second limiter shared a budget, because there were too many keys
+	Overflow bool   `json:"overflow"`   // whether keys of the second limiter shared one limit, because there were too many keys
 
-	NotJudged []NotJudged `json:"notJudged,omitempty"` // as in Report, for the rules of the second limiter
+	NotJudged []NotJudged `json:"notJudged,omitempty"` // rules of the second limiter that could not decide on all requests
 }
 
 // An Only has the counts of the requests that one of two limiters denied and the other limiter granted.
@@ -138,8 +138,8 @@ func (c *comparison) play(
 	return nil
 }
 
-// Report returns the results so far. Each list of offenders has at most top clients. There are at most maxSpans
-// spans of time.
+// Report returns the results so far. Each list of offenders has at most top clients. The requests are counted by time
+// in at most maxSpans spans of time.
 func (r *Run) Report(top, maxSpans int) Report {
 	p := r.player
 	out := Report{

@@ -18,12 +18,12 @@ type Rule struct {
 
 	Asked  int `json:"asked"`  // requests to which the rule applied
 	Denied int `json:"denied"` // how many of the Asked requests this rule denied; other rules may have denied them too
-	Keys   int `json:"keys"`   // number of keys that had a granted request; 0 in shadow mode
+	Keys   int `json:"keys"`   // number of keys that had a granted request; 0 in shadow or advise mode
 
 	// Window is the length of a window. The instant at the end of a window does not belong to the window. For a rule that
-	// counts what is running, it is 0: MaxGranted and Bound then say how many units run at once.
+	// limits how many requests run at once, Window is 0: MaxGranted and Bound then say how many units run at once.
 	Window     time.Duration `json:"windowNanoseconds"`
-	MaxGranted int           `json:"most"`  // most units that one key was granted in any window; 0 in shadow mode
+	MaxGranted int           `json:"most"`  // most units that one key was granted in any window; 0 in shadow or advise mode
 	Bound      int           `json:"bound"` // most units that one key can be granted in any window, or -1 if there is no bound
 
 	Peaks [Bins]int `json:"peaks"` // for each part of the duration: most units of one key in a window that ends in this part
@@ -53,7 +53,7 @@ func (out *Outcome) addRule(r ratelimit.Rule, o Options) *Rule {
 	return rule
 }
 
-// holds reports whether the rule counts what is running.
+// holds reports whether the rule limits how many requests run at the same time.
 func (r *Rule) holds() bool { return r.Algorithm == ratelimit.AlgorithmInFlight }
 
 // The method count counts a request to which the rule r applies. The argument res is the answer of this rule alone.
@@ -78,7 +78,7 @@ func (r *Rule) count(request *traffic.Request, res *ratelimit.Result, charged bo
 	if r.Unit != "" {
 		cost = r.cost
 	}
-	n := res.Limit - res.Remaining // what is running, this request included
+	n := res.Limit - res.Remaining // how many units are running, with this request
 	if !r.holds() {
 		n = s.add(request.At, cost, r.Window-1)
 	}

@@ -37,8 +37,8 @@ func (q *running) Pop() any {
 	return x
 }
 
-// end ends the requests whose end is not after the given time since the start. A request that comes when another one
-// ends finds that it has ended.
+// end ends the requests whose end is not after the given time since the start. So if a request arrives at the instant
+// at which another one ends, the other one no longer counts as running.
 func (q *running) end(clock *ratelimit.FakeClock, start time.Time, at time.Duration) error {
 	for len(*q) > 0 && (*q)[0].end <= at {
 		r := heap.Pop(q).(runs)
@@ -55,14 +55,14 @@ type asker struct {
 	limiter *ratelimit.RateLimiter
 	clock   *ratelimit.FakeClock
 	options *Options
-	holds   bool // whether a rule counts what is running, so that requests must be reserved and ended
+	holds   bool // whether a rule limits how many requests run at once, so that requests must be reserved and ended
 	running running
 	granted int
 	each    []ratelimit.Result
 }
 
-// ask sends a request to the limiter, at the given time since the start. It returns what RateLimiter.CheckAll would
-// return. The next call overwrites the slice that it returns.
+// ask sends a request to the limiter, at the given time since the start. It returns the answer to the request, and a
+// slice with the answers of the single rules. The next call may overwrite this slice.
 func (a *asker) ask(ctx context.Context, req ratelimit.Request, at time.Duration) (ratelimit.Result, []ratelimit.Result, error) {
 	start := a.options.Start
 	if err := a.running.end(a.clock, start, at); err != nil {
@@ -74,7 +74,7 @@ func (a *asker) ask(ctx context.Context, req ratelimit.Request, at time.Duration
 		a.each = each
 		return res, each, err
 	}
-	held, err := a.limiter.Reserve(ctx, req, time.Microsecond) // nothing is given back, so the term does not matter
+	held, err := a.limiter.Reserve(ctx, req, time.Microsecond) // no units are given back, so the time in which they could be does not matter
 	if err != nil {
 		return ratelimit.Result{}, nil, err
 	}

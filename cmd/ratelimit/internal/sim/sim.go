@@ -30,7 +30,7 @@ type Options struct {
 	MaxRequests int           // largest number of requests; Run fails if there are more
 
 	Costs []ratelimit.Cost // what each request costs in other units than requests
-	Hold  time.Duration    // how long each granted request runs, for rules that count what is running; 0: it ends at once
+	Hold  time.Duration    // how long each granted request runs, for rules that limit how many run at once; 0: it ends at once
 }
 
 // An Outcome has the counts of one run of a simulation.
@@ -99,7 +99,7 @@ func Run(ctx context.Context, target Target, stream traffic.Stream, o Options) (
 		}
 		out.count(&r, &res, o)
 		for i := range each {
-			if rule := byName[each[i].Rule]; rule.Mode.Denies() { // the observer has counted the others
+			if rule := byName[each[i].Rule]; rule.Mode.Denies() { // the shadowObserver has counted the answers of the other rules
 				rule.count(&r, &each[i], res.Allowed, out.bin(r.At, o))
 			}
 		}
@@ -155,7 +155,8 @@ func (out *Outcome) count(r *traffic.Request, res *ratelimit.Result, o Options) 
 	}
 }
 
-// A shadowObserver counts the answers of rules in shadow or advise mode. It maps the name of each such rule to its counts.
+// A shadowObserver counts the answers of rules in shadow or advise mode, which deny nothing. It maps the name of each rule to
+// the counts of the rule.
 type shadowObserver map[string]*Rule
 
 // Observe implements the interface ratelimit.Observer.

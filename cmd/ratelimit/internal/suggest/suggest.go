@@ -50,7 +50,7 @@ func newLimiter(a ratelimit.Algorithm, r ratelimit.Rate, opts ...ratelimit.Optio
 	return nil, fmt.Errorf("no algorithm %q", a)
 }
 
-// maxLogged is the largest limit that is tried for a sliding window log.
+// maxLogged is the largest limit that is tried for a sliding window log, because a log stores the time of each grant.
 const maxLogged = 65_536
 
 // Smallest returns a limit in requests every per, for the given algorithm. This limit meets the goal, and a limit that

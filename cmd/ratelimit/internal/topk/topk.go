@@ -84,7 +84,7 @@ func (c *Counter) Top(n int) []Item {
 // Total returns the sum of the counts of all names.
 func (c *Counter) Total() uint64 { return c.total }
 
-// Missed returns how often a name that has no counter now may have been counted at most.
+// Missed returns the largest number of times that a name without a counter can have been counted.
 func (c *Counter) Missed() uint64 {
 	if len(c.heap) < c.size {
 		return 0

@@ -20,8 +20,8 @@ func (c *Config) pattern() pattern {
 	}[c.Shape]
 }
 
-// scaled returns n·per/requests, rounded down. If the result is too large for a time.Duration, scaled returns the
-// constant ended.
+// scaled returns the time in which a client sends n requests, if it sends the given number of requests every per. This
+// is n·per/requests, rounded down. If it is too large for a time.Duration, scaled returns the constant ended.
 func scaled(n uint64, per time.Duration, requests uint64) time.Duration {
 	hi, lo := bits.Mul64(n, uint64(per))
 	if hi >= requests {

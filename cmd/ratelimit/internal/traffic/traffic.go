@@ -17,7 +17,7 @@ type Request struct {
 	Client   string        // name of the client that sends the request
 	IP       string        // address of the client; each client has one address
 	Endpoint string        // endpoint to which the request is sent
-	Cost     int           // units that the request takes, at least 1
+	Cost     int           // how many units of a limit the request uses up, at least 1
 	Attack   bool          // whether the attacker sends the request
 	First    time.Duration // time at which the client sent the request for the first time
 	Try      int           // how often the client has sent the request before
@@ -48,7 +48,7 @@ const (
 	Edge    Shape = "edge"    // at each multiple of Per: Burst requests one nanosecond before this instant, and Burst requests at it
 )
 
-// Shapes returns all shapes, in the order in which they are listed.
+// Shapes returns all shapes, in the order of the constants above.
 func Shapes() []Shape { return []Shape{Steady, Poisson, Bursts, OnOff, Ramp, Attack, Edge} }
 
 // A Retry says what a client does after a denial.
@@ -62,7 +62,7 @@ const (
 	Mixed  Retry = "mixed"  // every second client behaves as with Obey, and the others as with Ignore
 )
 
-// Retries returns all ways to retry, in the order in which they are listed.
+// Retries returns all ways to retry, in the order of the constants above.
 func Retries() []Retry { return []Retry{None, Obey, Ignore, Mixed} }
 
 // A Config describes the traffic that clients send.
@@ -73,14 +73,14 @@ type Config struct {
 	Burst      int           // number of requests that a client sends at once; used only by the shapes Bursts and Edge
 	Clients    int           // number of clients, without the attacker
 	Endpoints  []string      // names of the endpoints; each request is sent to a random one
-	Cost       int           // units of each request
+	Cost       int           // how many units of a limit each request uses up
 	Duration   time.Duration // length of the traffic; all requests are sent before its end
 	Retry      Retry         // what clients do after a denial
 	RetryEvery time.Duration // time after which a client sends a denied request again; only for Ignore and Mixed
 	Seed       uint64        // number from which the generator of random numbers starts
 }
 
-// The attacker sends attackFactor times as many requests as a client.
+// The attacker of the shape Attack sends attackFactor times as many requests as each client.
 const attackFactor = 10
 
 // MaxDuration is the largest value of Config.Duration.
@@ -142,7 +142,7 @@ func New(c Config) Stream {
 	return t
 }
 
-// A source makes the requests of one client, one after the other.
+// A source makes the requests of one client, one after the other. Its Request has the client's name and address.
 type source struct {
 	Request
 	random *rand.Rand
