@@ -4,10 +4,13 @@ package mirror
 
 import "reflect"
 
-// Copy sets the fields of one struct from the fields with the same names of another struct. Its two parameters are pointers:
-// first to the struct that changes, then to the struct that is read. The types of two fields with one name may differ, but one
-// must be convertible to the other, or both are structs, pointers to structs or lists of structs. An empty list becomes nil.
-func Copy(to, from any) { copyValue(reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem()) }
+// To returns a struct of the type T whose fields have the values of the fields of the same names in the struct from. The types of
+// two such fields may differ, but one must be convertible to the other, or both are structs, or pointers to structs, or lists of
+// structs. An empty list of structs becomes nil. T and from may also be such pointers or lists themselves.
+func To[T any](from any) (to T) {
+	copyValue(reflect.ValueOf(&to).Elem(), reflect.ValueOf(from))
+	return to
+}
 
 func copyValue(to, from reflect.Value) {
 	switch kind := from.Kind(); {

@@ -211,14 +211,20 @@ func (b *Board) Count(r *Ruling) {
 	}
 }
 
-// Live returns how many overrides of each effect have not ended.
-func (b *Board) Live() (blocks, exemptions, rates int) {
-	set := b.Set()
-	if set == nil {
-		return 0, 0, 0
+// Stats are the totals of a Board. They have the fields of OverrideStats in the root package.
+type Stats struct {
+	Blocked, Exempted, Rated  uint64 // requests that an override has changed, by its effect
+	Blocks, Exemptions, Rates int    // overrides of each effect that have not ended
+}
+
+// Stats returns the totals of b.
+func (b *Board) Stats() Stats {
+	s := Stats{Blocked: b.Blocked.Load(), Exempted: b.Exempted.Load(), Rated: b.Rated.Load()}
+	if set := b.Set(); set != nil {
+		now := b.Time()
+		s.Blocks, s.Exemptions, s.Rates = set.live(Block, now), set.live(Exempt, now), set.live(Rate, now)
 	}
-	now := b.Time()
-	return set.live(Block, now), set.live(Exempt, now), set.live(Rate, now)
+	return s
 }
 
 // Time returns the time that decides which overrides have ended. It is the time of the store if processes share a list of

@@ -7,11 +7,10 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 )
@@ -42,6 +41,14 @@ type Override struct {
 	Rate   ratetext.Rate // the rate of the client or address, in place of the rate of the rules; set only for the effect Rate
 	Until  time.Time     // when it ends; zero if it does not
 	Note   string        // a text for operators, which decides nothing
+}
+
+// Part returns the part that a key must have so that it belongs to the client or to one address of o.
+func (o *Override) Part() keyspec.Kind {
+	if o.IP != "" {
+		return keyspec.IP
+	}
+	return keyspec.User
 }
 
 // An Entry is an Override in a form that is the same for equal overrides: IP in its usual spelling, and Rules sorted, each name
@@ -94,8 +101,11 @@ func NewEntries(all []Override) []Entry {
 	return entries
 }
 
-// Plain returns the override of e, which shares no memory with e.
+// Plain returns the override of e, which shares no memory with e, or nil if e is nil.
 func (e *Entry) Plain() *Override {
+	if e == nil {
+		return nil
+	}
 	o := e.Override
 	o.Rules = slices.Clone(o.Rules)
 	return &o
@@ -394,33 +404,3 @@ func (w *whom) find(rule string, applies func(e *Entry) bool) *Entry {
 	}
 	return nil
 }
-
-// Check looks for a fault in o at the time now. It returns the field, its value, and what the value must be. If it finds no
-// fault, field is "". It does not check what depends on the rules of the limiter.
-func (o *Override) Check(now time.Time) (field string, value any, reason string) {
-	const short = "must be zero, unless the effect is "
-	switch {
-	case o.Client == "" && o.IP == "" || o.Client != "" && o.IP != "":
-		return "client", confmap.Describe(o.Client) + " and ip is " + confmap.Describe(o.IP), "must be set, or ip, and not both"
-	case len(o.Client) > maxClient:
-		return "client", strconv.Itoa(len(o.Client)) + " bytes", "must have at most 4096 bytes"
-	case rank(o.Effect) < 0 && o.Effect != Lift && o.Effect != Pardon:
-		return "effect", confmap.Describe(o.Effect), `must be one of "block", "exempt", "rate", "pardon", or "" to lift`
-	case len(o.Note) > maxNote:
-		return "note", strconv.Itoa(len(o.Note)) + " bytes", "must have at most 256 bytes"
-	case rank(o.Effect) < 0 && !o.Until.IsZero():
-		return "until", o.Until, short + `"block", "exempt" or "rate"`
-	case !o.Until.IsZero() && !now.Before(o.Until):
-		return "until", o.Until, "must be in the future: it is " + now.UTC().Format(time.RFC3339) + " now"
-	case o.Effect != Rate && o.Rate != ratetext.Rate{}:
-		return "rate", o.Rate, short + `"rate"`
-	}
-	if o.IP != "" {
-		if _, problem := ParsePrefix(o.IP); problem != "" {
-			return "ip", confmap.Describe(o.IP), problem
-		}
-	}
-	return "", nil, ""
-}
-
-const maxClient, maxNote = 4096, 256 // in bytes

@@ -7,11 +7,9 @@ import (
 	"time"
 )
 
-// A Source is the list of overrides (exceptions to the rules) of a limiter that a store keeps for several processes.
-type Source interface {
-	// Since returns what has changed since the version v, or the whole list.
-	Since(ctx context.Context, v Version) (Changes, error)
-}
+// A Source is the list of overrides (exceptions to the rules) of a limiter that a store keeps for several processes. It returns
+// what has changed since the version v, or the whole list.
+type Source func(ctx context.Context, v Version) (Changes, error)
 
 // A Version is the version of a list of overrides in a store.
 type Version struct {
@@ -65,7 +63,7 @@ func (b *Board) Read(ctx context.Context) (err error) {
 // readOnce tries once to do what Read does. It returns errStale if another goroutine has changed the copy meanwhile.
 func (b *Board) readOnce(ctx context.Context) error {
 	since := b.sharedVersion()
-	c, err := b.Source.Since(ctx, since)
+	c, err := b.Source(ctx, since)
 	if err != nil {
 		return err
 	}

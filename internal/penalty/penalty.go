@@ -176,8 +176,11 @@ func (t *Table) add(sh *shard, h keytable.Hash, now keytable.Instant) *state {
 	return s
 }
 
-// Forget forgets the counted denials of the key with this hash, and ends its block.
+// Forget forgets the counted denials of the key with this hash, and ends its block. A nil Table has none.
 func (t *Table) Forget(h keytable.Hash) {
+	if t == nil {
+		return
+	}
 	sh := t.shard(h)
 	defer sh.mu.Unlock()
 	if sh.states[h] != nil {
@@ -186,8 +189,12 @@ func (t *Table) Forget(h keytable.Hash) {
 	}
 }
 
-// Pardon forgets the counted denials, and ends the blocks, of all keys for whose owner the given function returns true.
+// Pardon forgets the counted denials, and ends the blocks, of all keys for whose owner the given function returns true. A nil
+// Table has no keys.
 func (t *Table) Pardon(of func(w *Whose) bool) {
+	if t == nil {
+		return
+	}
 	for i := range t.shards {
 		sh := &t.shards[i]
 		sh.mu.Lock()
