@@ -54,7 +54,7 @@ func (r *Reader) Reject(field, value, reason string) {
 	r.Report(r.problem(field, value, reason))
 }
 
-// Report adds a problem, whose error the caller has made, to those that Err returns.
+// Report adds a problem, whose error the caller has made, to the problems that Err returns.
 func (r *Reader) Report(err error) {
 	if len(r.problems) == MaxProblems {
 		r.skip(1)
