@@ -75,7 +75,7 @@ func (s *Set) Admit(parts uint64, now keytable.Instant) (p Pass, err error) {
 	for part := range each(parts) {
 		one, err := s.list[part].admit(now)
 		if err != nil {
-			s.Abandoned(p) // gives up the probes that were permitted so far; otherwise no caller could ever again probe these parts
+			s.Abandoned(p) // otherwise no caller could ever again probe the parts that were permitted before this one
 			return Pass{}, err
 		}
 		p.parts |= Bit(part)

@@ -13,7 +13,7 @@ import (
 type Warmup struct {
 	From  int64         // limit of a new key in units, at least 1; if the full limit is less, a new key has the full limit
 	Over  time.Duration // how long the limit grows, above 0
-	Raise bool          // whether a From too small to grant a single unit is raised to the smallest that grants one; otherwise an error
+	Raise bool          // if From is too small to grant a single unit: true raises From until it grants one unit, false is an error
 }
 
 // A Portion is the fraction of the full limit that a young key has: a key whose limit still grows.
