@@ -37,7 +37,7 @@ type Reader struct {
 
 	problems []error // the problems that Err lists, at most MaxProblems
 	skipped  int     // number of problems that are counted, but not listed
-	copied   int     // the cost of all copies of maps and lists so far, about the number of their values; the method pay bounds it
+	copied   int     // the cost of all copies of maps and lists so far, about the number of their values; bounded by the method pay
 }
 
 // NewReader returns a Reader whose errors are made by two functions of the caller. The function problem

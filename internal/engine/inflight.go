@@ -294,8 +294,8 @@ func (c *inFlight) GiveBack(s *held, back Returned) {
 func (c *inFlight) Clone(s *held) held { return c.merged(s, 0, 64) }
 
 // merged returns a copy of s without the holds that have run out at the instant now. The copy keeps as
-// many holds from the front of the list as the parameter first says. All others are merged into one,
-// which runs out when the last of them does.
+// many holds from the front of the list as the parameter first says. All other holds are merged into
+// one hold, which runs out at the instant at which the last of them would have run out.
 func (c *inFlight) merged(s *held, now keytable.Instant, first int) held {
 	if s.holds == nil {
 		return held{}

@@ -62,10 +62,10 @@ type Keys interface {
 	// selects. It does not charge these n units.
 	Revoke(h keytable.Hash, id Receipt, want Wanted, then keytable.Instant, n int64) (Verdict, time.Duration)
 
-	// Remember gives the key with hash h a state that agrees with the answer of a store: at most the
-	// given number of units (remaining) is left. The parameter rest is the ResetAfter in that answer,
-	// or 0 if it is not known. If the keys have a Warmup (a lower limit for new keys), Remember
-	// computes from rest how far the limit of the key has grown.
+	// Remember gives the key with hash h a state that agrees with the answer of a store: at most the given
+	// number of units (remaining) is left. The parameter rest is the ResetAfter in that answer, or 0 if it
+	// is not known. If the keys have a Warmup (a lower limit for new keys), Remember uses the parameter
+	// rest to compute how far the limit of the key has grown.
 	Remember(h keytable.Hash, want Wanted, remaining int64, rest time.Duration)
 
 	// Place returns where the state of the key with hash h is stored at the instant now, and

@@ -423,12 +423,14 @@ func (ps *ratePlans[S, C]) retag(
 	}
 }
 
-// slowest returns the plan (rate) for a shared debt after a change of the rule's rates. The old plan
-// (from) was the slowest plan of the keys that share the debt, and a new plan (to) replaces it. But
-// the change may have made other rates slower than this new plan. So slowest returns the slowest of
-// these plans: the new plan (to), the plan for the rule's own rate, and the plans for its tiers. The
-// parameter hadGrown says whether requests could ask for rates of their own before the change. If so,
-// some keys may keep the rate of the old plan, and slowest also compares the new plan for that rate.
+// slowest returns the plan (rate) for the debt that several keys share, after a change of the rule's rates. The
+// parameter from is the old plan of the debt, and the parameter to is the new plan that replaces it. The result
+// is the slowest of these plans:
+//
+//   - the plan in the parameter to
+//   - the plans for the rule's own rate and for its tiers, which may be slower after the change
+//   - if the parameter hadGrown is true, the new plan for the rate of the old plan: requests could ask for
+//     rates of their own before the change, and some keys may keep that rate
 func (ps *ratePlans[S, C]) slowest(to, from *ratePlan[S, C], hadGrown bool) *ratePlan[S, C] {
 	if hadGrown {
 		if same, err := ps.find(from.rate, true); err == nil && same.config.Slower(to.config) {

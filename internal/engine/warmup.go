@@ -96,9 +96,9 @@ func (c *WarmConfig[S, C]) stepYoung(
 }
 
 // retryAfter returns how long it takes until n units, which are denied at the instant now, are granted.
-// If the units are denied even after the duration longest, the result is Never. If the parameter known
-// is not set, the limit has not begun to grow. The parameter age is the time since the first charge of
-// the key.
+// If the units are denied even after the duration in the parameter longest, the result is Never. If the
+// parameter known is not set, the limit has not begun to grow. The parameter age is the time since the
+// first charge of the key.
 func (c *WarmConfig[S, C]) retryAfter(
 	s *Warm[S], pace *WarmConfig[S, C], known bool, age, longest time.Duration, now keytable.Instant, n int64,
 ) time.Duration {
