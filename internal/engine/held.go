@@ -13,8 +13,8 @@ import (
 // not taken.
 const withReceipts = 1 << 31
 
-// setPlan records in the state s that it was last written at the plan (rate) with this id. The bits
-// planBits stay.
+// setPlan records in the state s that it was last written at the plan (rate) with this id. The two
+// flags in the same field (planBits) stay as they are.
 func (s *ratedState[S]) setPlan(id uint32) { s.plan = id | s.plan&planBits }
 
 // forgetReceipts removes the link from the state s to its receipts. The units of these receipts stay
@@ -30,9 +30,9 @@ func (ps *ratePlans[S, C]) debt(s *ratedState[S], p *ratePlan[S, C], now keytabl
 	return exact.Level{}
 }
 
-// lower records for the receipts of the key with hash h that the key owes the given debt at present. The
-// parameter s is the state of the key. The caller calls lower each time before it changes the debt, so
-// that the lowest debt since the charge of each receipt is known, see layer.
+// lower records that the key with hash h owes the given debt at present. The parameter s is the state of
+// the key. For each receipt of the key, the lowest debt since its charge must be known, see layer. So
+// the caller calls lower each time before it changes the debt.
 func (ps *ratePlans[S, C]) lower(s *ratedState[S], h keytable.Hash, debt exact.Level) {
 	if s.chain != 0 && !ps.receipts.get().lower(s.chain, h, debt) {
 		s.forgetReceipts()

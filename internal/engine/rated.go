@@ -16,7 +16,7 @@ type ratedState[S any] struct {
 // A tableShard is a shard of the table of a rule's keys.
 type tableShard[S any, C Algorithm[S, C]] = keytable.Shard[ratedState[S], *ratePlans[S, C]]
 
-// A ratedShard is a tableShard that implements lockedShard, by which decisions use a locked key.
+// A ratedShard is a tableShard with the methods of lockedShard, which decisions call while a key is locked.
 type ratedShard[S any, C Algorithm[S, C]] tableShard[S, C]
 
 func (s *ratedShard[S, C]) step(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration, Receipt) {
@@ -100,10 +100,9 @@ func (ps *ratePlans[S, C]) step(
 	return v, delay, id
 }
 
-// stepChanged does what step does, for a request at another plan (rate) than that at which the state s of
-// the key was last written. The parameter from is this old plan, and p is the plan of the request. A charge
-// converts s to the plan p. Without a charge, s stays as it was, with one exception: if the method learns
-// returns true, a Probe converts it too.
+// stepChanged does what step does, for a key whose state s was last written at another plan (rate) than the
+// plan p of the request. The parameter from is this old plan. A charge converts s to the plan p. Without a
+// charge, s stays as it was, with one exception: if the method learns returns true, a Probe converts it too.
 func (ps *ratePlans[S, C]) stepChanged(
 	shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, from, p *ratePlan[S, C], now keytable.Instant, n int64, do Intent,
 ) (v Verdict, delay time.Duration, id Receipt) {
@@ -125,7 +124,7 @@ func (ps *ratePlans[S, C]) stepChanged(
 	if learns || s.chain != 0 {
 		ps.resize(s, h, from, p)
 	} else {
-		p.config.Resize(&s.state, from.config, true) // for a granted request, it makes no difference whether ahead is set
+		p.config.Resize(&s.state, from.config, true) // for a granted request, the last parameter (ahead) makes no difference
 	}
 	s.setPlan(p.id)
 	if do < Take {
@@ -141,12 +140,11 @@ func (ps *ratePlans[S, C]) stepChanged(
 	return v, delay, id
 }
 
-// learns reports whether a request at the plan (rate) p converts the state of a key to p even if the
-// request is denied. The state was last written at an old plan (from). A store is told the limit of a rule
-// only by requests. If the denied requests of a key that has no units left did not convert it to a faster
-// rate, the key would go on earning units at the old, slower rate. A smaller burst does not convert it,
-// nor does a slower rate unless the rule has a Warmup: otherwise a denied request could take units from
-// others that use the same key.
+// learns reports whether a request at the plan (rate) p converts the state of a key to p even if the request is
+// denied. The state was last written at an old plan (from). Only a store needs this, because only requests tell a
+// store the limit of a rule: otherwise a key with no units left would go on earning units at the old rate, even if
+// p is faster. A denied request does not convert the state if p has a smaller burst, or if p is slower and the rule
+// has no Warmup: otherwise the request could take units from others that use the same key.
 func (ps *ratePlans[S, C]) learns(from, p *ratePlan[S, C]) bool {
 	return ps.rates.Learns && !p.config.Fills(from.config) && (p.ages != nil || !p.config.Slower(from.config))
 }
@@ -157,7 +155,7 @@ func (ps *ratePlans[S, C]) learns(from, p *ratePlan[S, C]) bool {
 // changed, so the slower rate applies to all of that time.
 func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) *ratePlan[S, C] {
 	if from.ages != nil {
-		from.ages.Forget(&s.state, now) // the old plan says whether the key has become new, because the table has evicted keys by it
+		from.ages.Forget(&s.state, now) // the old plan says whether the key counts as new again, because the table has evicted keys by this plan
 	}
 	slow := from
 	if p.config.Slower(from.config) {
@@ -168,11 +166,11 @@ func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[S, C], now
 	return slow
 }
 
-// stepCopy decides on n units at the new plan (p) for a key with the state s, which was last written at an
-// old plan (from). stepCopy charges nothing, and does not change s. It converts a copy of s, which the
-// caller has made in the parameter to. A later charge converts s itself. Until then, the debt drains at
-// the slower of the two rates. Once it is zero, the key has the whole burst of the new plan. The durations
-// in v take this into account.
+// stepCopy decides on n units at the new plan (p) for a key with the state s, which was last written at
+// an old plan (from). stepCopy charges nothing, and does not change s. It converts only the copy of s in
+// the parameter to, which the caller has made. A later charge converts s itself. Until then, the debt
+// drains at the slower of the two rates. Once the debt is zero, the key has the whole burst of the new
+// plan. The durations in v take this into account.
 //
 // Suppose that requests that are denied or cost nothing converted s too. A client with two rates, of 10
 // and of 1000 units at once, could then convert its key to the smaller burst, wait until the key owes
@@ -204,7 +202,7 @@ func (ps *ratePlans[S, C]) stepCopy(
 		}
 	}
 	switch {
-	case v.RetryAfter == 0 || n > v.Limit: // granted, or never granted
+	case v.RetryAfter == 0 || n > v.Limit: // granted now, or more units than can ever be granted
 	case p.ages != nil && !ps.rates.Learns:
 		v.RetryAfter = ps.firstGrant(to, s, from, p, now, n, v.ResetAfter)
 	case grows && n > old.Limit:
@@ -248,9 +246,9 @@ func (ps *ratePlans[S, C]) firstGrant(
 	return firstWait(denied, most, granted)
 }
 
-// firstWait returns the shortest duration above the first parameter (no) for which the function holds
-// returns true. It searches by bisection. The function must return true for the second parameter
-// (yes), and for all durations between the result and yes. firstWait does not call it for no and yes
+// firstWait searches by bisection for the shortest duration above the parameter no, and at most the
+// parameter yes, for which the function that is passed as holds returns true. The function must return
+// true for yes, and for all durations between the result and yes. It is not called for no and yes
 // themselves.
 func firstWait(no, yes time.Duration, holds func(time.Duration) bool) time.Duration {
 	for yes-no > 1 {
@@ -322,10 +320,10 @@ func (ps *ratePlans[S, C]) stepShared(
 	v, delay = p.config.Step(&s.state, ps.planOf(s).config, now, n, charge)
 	v.Left = max(v.Left, 0) // the keys that share the debt may owe more than the burst of this key
 	if from := ps.planOf(owed); from != nil && from.id != s.plan && v.RetryAfter != 0 && ps.fits(s, p, now, n) {
-		// v was computed with the rate of this key, which is slower than the rate of the keys that
-		// share the debt. A denied key does not share the debt, so the debt still drains at the faster
-		// rate. When it is zero, this key counts as unused, and its request is granted. So it need not
-		// wait longer than that.
+		// v was computed with the rate of this key, which is slower than the rate of the keys that share
+		// the debt. A denied key does not share the debt, so the debt still drains at the faster rate.
+		// When the debt is zero, this key counts as unused, and its request is granted. So the request
+		// need not wait longer than that.
 		others, _ := from.config.Step(&owed.state, from.config, now, 1, false)
 		v.RetryAfter = min(v.RetryAfter, others.ResetAfter)
 		v.ResetAfter = min(v.ResetAfter, others.ResetAfter)
@@ -362,11 +360,10 @@ func (ps *ratePlans[S, C]) Inherit(s *ratedState[S], now keytable.Instant) rated
 	return ratedState[S]{}
 }
 
-// successors is used when the rates of a rule change. It returns a map from the id of each old plan
-// (rate) to the new plan that replaces it. The parameter old has the old plans. The new rate of the rule
-// itself replaces its old rate, and the new rate of a tier replaces the old rate of that tier or, if the
-// tier is gone, the new rate of the rule does. The map has no entry for the rates that requests have
-// asked for: they belong to no tier, and stay as they are.
+// successors is used when the rates of a rule change. It returns a map from the id of each old plan (rate)
+// in the parameter old to the new plan that replaces it. The new plan of the rule itself replaces its old
+// plan. The new plan of a tier replaces the old plan of this tier; if the tier is gone, the new plan of the
+// rule replaces it. The map has no entry for the rates that requests have asked for: they stay as they are.
 func (ps *ratePlans[S, C]) successors(old *ratePlans[S, C]) map[uint32]*ratePlan[S, C] {
 	became := make(map[uint32]*ratePlan[S, C], 1+len(old.tiers))
 	became[old.base.id] = ps.base
@@ -426,12 +423,14 @@ func (ps *ratePlans[S, C]) retag(
 	}
 }
 
-// slowest returns the plan (rate) for a shared debt after a change of the rule's rates. The old plan
-// (from) was the slowest plan of the keys that share the debt, and a new plan (to) replaces it. But
-// the change may have made other rates slower than this new plan. So slowest returns the slowest of
-// these plans: the new plan (to), the plan for the rule's own rate, and the plans for its tiers. The
-// parameter hadGrown says whether requests could ask for rates of their own before the change. If so,
-// some keys may keep the rate of the old plan, and slowest also compares the new plan for that rate.
+// slowest returns the plan (rate) for the debt that several keys share, after a change of the rule's rates. The
+// parameter from is the old plan of the debt, and the parameter to is the new plan that replaces it. The result
+// is the slowest of these plans:
+//
+//   - the plan in the parameter to
+//   - the plans for the rule's own rate and for its tiers, which may be slower after the change
+//   - if the parameter hadGrown is true, the new plan for the rate of the old plan: requests could ask for
+//     rates of their own before the change, and some keys may keep that rate
 func (ps *ratePlans[S, C]) slowest(to, from *ratePlan[S, C], hadGrown bool) *ratePlan[S, C] {
 	if hadGrown {
 		if same, err := ps.find(from.rate, true); err == nil && same.config.Slower(to.config) {

@@ -67,7 +67,7 @@ type ratePlan[S, C any] struct {
 	id     uint32 // 1 for the first plan of the rule, and so on
 	rate   Rate   // the rate of the plan; for a bucket without a Warmup, in lowest terms, see Rate.reduced
 	config C
-	debts  Debtor[S] // the field config as a Debtor; nil if the algorithm counts in windows, so that keys have no debt
+	debts  Debtor[S] // the field config, if it computes with debts of keys; nil if the algorithm counts in windows, so that keys have no debt
 	ages   aging[S]  // the field config as an algorithm whose new keys have a lower limit; nil if the rule has no Warmup
 	holds  holder[S] // the field config as an algorithm that limits running work; nil if the rule does not do that
 }
@@ -97,7 +97,8 @@ func (p *ratePlan[S, C]) arithmetic() *exact.Bucket {
 func (p *ratePlan[S, C]) equals(q *ratePlan[S, C]) bool { return p == q || p.rate == q.rate }
 
 // ratePlans are the plans of one rule: for its own rate, for the rates of its tiers, and for the rates
-// that requests have asked for. When the rule is changed, each shard gets the new ratePlans.
+// that requests have asked for. When the rule is changed, each shard (part) of its table of keys gets the
+// new ratePlans.
 //
 // If a request asks for a rate that no request has asked for yet, a plan for this rate is added. Plans are
 // never removed from a ratePlans. If there are too many, the shards get new ratePlans with only the plans
@@ -110,10 +111,10 @@ type ratePlans[S any, C Algorithm[S, C]] struct {
 	base      *ratePlan[S, C]
 	tiers     map[string]*ratePlan[S, C]
 
-	mu    sync.Mutex // held while a plan, or an entry of the hash table entries, is added
-	count int        // number of rates in the hash table entries; guarded by mu
+	mu    sync.Mutex // held while a plan, or an entry of the hash table in the field entries, is added
+	count int        // number of rates in the hash table in the field entries; guarded by mu
 	most  int        // largest number of plans for rates that requests ask for; guarded by mu
-	since int        // how many rates were added or refused since forgetRates made these plans; maxPlans if it did not; guarded by mu
+	since int        // if forgetRates made these plans: how many rates were added or refused since; otherwise at least maxPlans; guarded by mu
 
 	// scarce is set when more than 63/64 of the plans that the field most allows are in use. From then on,
 	// Admit forgets rates that no key uses. The last 64th is for decisions that called Admit before scarce was
@@ -194,7 +195,7 @@ func (ps *ratePlans[S, C]) configured(rate Rate) (config C, same Rate, err error
 	if err == nil && ps.rates.SamePer && rate.Per != ps.rates.Base.Per {
 		err = ps.refusals.OtherPer(rate)
 	}
-	if !ps.rates.Windows && ps.rates.Warmup == nil && err == nil { // with a Warmup, the limit of a new key depends on Requests
+	if !ps.rates.Windows && ps.rates.Warmup == nil && err == nil { // with a Warmup, Requests stays: new keys have From/Requests of the limit
 		rate = rate.reduced()
 	}
 	return config, rate, err

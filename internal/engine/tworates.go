@@ -2,11 +2,11 @@ package engine
 
 import "github.com/ratelimit-go/ratelimit/internal/keytable"
 
-// twoRates is a bit in the field plan of a ratedState. It is set while the key was used at two rates, and
-// may still owe something at the slower one although it owes nothing at the rate at which its state was
-// last written. The table then keeps the state until the key owes nothing at the slowest rate of the rule.
-// If the table forgot the key earlier, a request at the slower rate would find a new key. As with the bit
-// withReceipts, the fast path is not taken while the bit is set.
+// twoRates is a bit in the field plan of a ratedState. It is set for a key that was used at two rates and
+// may still owe something at the slower rate, even if it owes nothing at the rate at which its state was
+// last written. While the bit is set, the table keeps the state until the key owes nothing at the slowest
+// rate of the rule. If the table forgot the key earlier, a request at the slower rate would find a new
+// key. Decisions do not take their fast path while the bit is set.
 const twoRates = 1 << 30
 
 // planBits are the two flags in the field plan of a ratedState. The other bits of this field are the id of
@@ -28,8 +28,8 @@ func (ps *ratePlans[S, C]) slowestPlan() *ratePlan[S, C] {
 }
 
 // idleAtSlowest reports whether the key with the state s would owe nothing now if its debt had drained at the
-// slowest rate of the rule since its last charge. The plan (rate) p is the one at which s was last written.
-// The state s is the same before and after the call.
+// slowest rate of the rule since the last charge of the key. The parameter p is the plan (rate) at which s
+// was last written. The state s is the same before and after the call.
 func (ps *ratePlans[S, C]) idleAtSlowest(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) bool {
 	slow := ps.slowestPlan()
 	if !slow.config.Slower(p.config) {
