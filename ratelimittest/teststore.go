@@ -76,8 +76,12 @@ type StoreConfig struct {
 //     two rates, and for a window by the old Per. An ask for units converts the
 //     state even if the ask, or another ask of the call, is denied. But a
 //     bucket without a Warmup whose burst becomes smaller, or whose rate
-//     becomes slower, is converted by a charge only, and RetryAfter says when.
-//     A look is answered as if it converted the state, but does not convert it.
+//     becomes slower, or that is full, is converted by a charge only, and
+//     RetryAfter says when. A look is answered as if it converted the state,
+//     but does not convert it. A bucket is new, and full at any rate, once it
+//     would be full if it had earned units, since its last charge, at the
+//     slowest rate at which it was charged since it was new. So the store may
+//     forget it from then on, and not earlier.
 //   - look: if the store's Accepts accepts asks with Look, the kit makes every
 //     second call of Take twice, first with Look. The call with Look must get
 //     the same answer and change nothing.

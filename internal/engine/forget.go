@@ -68,10 +68,9 @@ func (k *ratedKeys[S, C]) renewLocked(r Rates, before func(*ratePlans[S, C])) er
 	k.table.Reconfigure(ps, func(_ keytable.Hash, s *ratedState[S], _ bool) {
 		if from := old.planOf(s); from != nil {
 			to := ps.successor(from, successors)
-			s.setPlan(to.id)
+			ps.moveTo(s, to, old, successors)
 		}
 	})
-	ps.successor(old.slowestPlan(), successors) // adds the slowest rate that a request has asked for, see twoRates
 	k.plans.Store(ps)
 	return nil
 }

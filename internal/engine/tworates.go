@@ -1,42 +1,138 @@
 package engine
 
-import "github.com/ratelimit-go/ratelimit/internal/keytable"
+import (
+	"time"
 
-// twoRates is a bit in the field plan of a ratedState. It is set while the key was used at two rates, and
-// may still owe something at the slower one although it owes nothing at the rate at which its state was
-// last written. The table then keeps the state until the key owes nothing at the slowest rate of the rule.
-// If the table forgot the key earlier, a request at the slower rate would find a new key. As with the bit
-// withReceipts, the fast path is not taken while the bit is set.
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// When a bucket with several rates is new
+//
+// A key counts as new once it would owe nothing even if its debt had drained, since its last charge, at the
+// slowest of the rates at which it was charged since it was new. Keys in Redis follow the same rule, see
+// redisstore/lua/bucket.lua. Whether the state of such a key is still stored, or was forgotten, makes no
+// difference. With a Warmup, the key must also have owed nothing for the Warmup's Over.
+//
+// The rule forgives no debt. Let s be that slowest rate, and let a request at the rate r find a key that
+// counts as new.
+//
+//   - If r is not slower than s, the key owes nothing without the rule, too: since its last charge, its
+//     debt has drained at the slower one of r and the rate of that charge, and neither is slower than s.
+//   - If r is slower than s, no unit was granted at r since the key was new, nor at any slower rate. So all
+//     grants at r that count begin with this request, on a bucket that owes nothing: in a time T they are at
+//     most Burst + T·Requests/Per. The grants at s and at faster rates have been earned back at the rates at
+//     which they were made.
+
+// twoRates is a bit in the field plan of a ratedState. It is set while the key was charged at a slower rate
+// than that of its plan since it was new. The field slow of the state is then the id of the slowest plan. As
+// with the bit withReceipts, the fast path is not taken while the bit is set.
 const twoRates = 1 << 30
 
 // planBits are the bits of the field plan of a ratedState that do not belong to the id of its plan.
 const planBits = withReceipts | twoRates
 
-// usedAt is called before the state s of a key is converted from one plan (rate) to another. The parameter
-// from is the plan at which s was last written, and p is the new plan. If one of the two is slower and the
-// key owes something, usedAt sets the bit twoRates in s.
-func (ps *ratePlans[S, C]) usedAt(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) {
-	if (p.config.Slower(from.config) || from.config.Slower(p.config)) && !ps.Idle(s, now) {
-		s.plan |= twoRates
+// slowestOf returns the plan with the slowest rate at which the key with the state s was charged since it was
+// new. The plan (rate) p is the one at which s was last written.
+func (ps *ratePlans[S, C]) slowestOf(s *ratedState[S], p *ratePlan[S, C]) *ratePlan[S, C] {
+	if s.plan&twoRates == 0 {
+		return p
+	}
+	return (*ps.byID.Load())[s.slow-1]
+}
+
+// slowestAfter is called before the state s of a key is converted from one plan (rate) to another. The parameter
+// from is the plan at which s was last written, and p is the new plan. It returns what keepSlowest must record
+// after the conversion.
+func (ps *ratePlans[S, C]) slowestAfter(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) *ratePlan[S, C] {
+	if slow := ps.slowestOf(s, from); slow.config.Slower(p.config) && !ps.isNew(s, from, now) {
+		return slow
+	}
+	return p
+}
+
+// keepSlowest gives the state s the plan (rate) p, and records in s that the plan slow is the slowest at which
+// the key was charged since it was new.
+func (s *ratedState[S]) keepSlowest(p, slow uint32) {
+	s.plan, s.slow = p|s.plan&withReceipts, 0
+	if slow != p {
+		s.plan, s.slow = s.plan|twoRates, slow
 	}
 }
 
-// slowestPlan returns the plan (rate) of the rule at which a debt takes longest to drain.
-func (ps *ratePlans[S, C]) slowestPlan() *ratePlan[S, C] {
-	return (*ps.byID.Load())[ps.slowestID.Load()-1]
+// renew is called before a charge of the key with the state s. If the key counts as new, it is charged at no
+// other rate than that of its plan.
+func (ps *ratePlans[S, C]) renew(s *ratedState[S], now keytable.Instant) {
+	if s.plan&twoRates != 0 && ps.isNew(s, ps.planOf(s), now) {
+		s.plan, s.slow = s.plan&^twoRates, 0
+	}
 }
 
-// idleAtSlowest reports whether the key with the state s would owe nothing now if its debt had drained at the
-// slowest rate of the rule since its last charge. The plan (rate) p is the one at which s was last written.
-// The state s is the same before and after the call.
-func (ps *ratePlans[S, C]) idleAtSlowest(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) bool {
-	slow := ps.slowestPlan()
-	if !slow.config.Slower(p.config) {
-		return true
+// moveTo gives the state s the plan (rate) to, in place of its plan among the plans of old, which ps replaces. The
+// parameter successors is the map that the method successors has returned.
+func (ps *ratePlans[S, C]) moveTo(s *ratedState[S], to *ratePlan[S, C], old *ratePlans[S, C], successors map[uint32]*ratePlan[S, C]) {
+	slow := to
+	if s.plan&twoRates != 0 {
+		if was := ps.successor((*old.byID.Load())[s.slow-1], successors); was.config.Slower(to.config) {
+			slow = was
+		}
 	}
-	was := s.state
+	s.keepSlowest(to.id, slow.id)
+}
+
+// isNew reports whether the key with the state s, which has the plan (rate) p, counts as new for a request at the
+// instant now. A request that comes before the last charge of the key counts as made at the instant of that charge.
+func (ps *ratePlans[S, C]) isNew(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) bool {
+	return ps.Idle(s, max(now, p.config.Reached(&s.state)))
+}
+
+// Idle reports whether the key with the state s counts as new at the instant now, see above.
+func (ps *ratePlans[S, C]) Idle(s *ratedState[S], now keytable.Instant) bool {
+	p := ps.planOf(s)
+	if p == nil || s.plan&twoRates == 0 {
+		return p == nil || p.config.Idle(&s.state, now)
+	}
+	slow, was := ps.slowestOf(s, p), s.state
 	slow.config.Carry(&s.state, p.config, 0) // instant 0 is before the last charge, so Carry drains no debt
 	idle := slow.config.Idle(&s.state, now)
 	s.state = was
 	return idle
+}
+
+// untilNew returns how long it takes until the key with the state s, which has the plan (rate) p and has no
+// Warmup, counts as new if no request comes.
+func (ps *ratePlans[S, C]) untilNew(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) time.Duration {
+	slow, was := ps.slowestOf(s, p), s.state
+	if slow != p {
+		slow.config.Carry(&s.state, p.config, 0)
+	}
+	v, _ := slow.config.Step(&s.state, slow.config, now, 1, false)
+	s.state = was
+	return v.ResetAfter
+}
+
+// endWhenNew shortens the durations of v, the answer to a request for n units at a slower rate than that of the plan
+// from, at which the state s was last written: the key may count as new before its debt would have drained at that
+// slower rate.
+func (ps *ratePlans[S, C]) endWhenNew(v *Verdict, s *ratedState[S], from *ratePlan[S, C], now keytable.Instant, n int64) {
+	rest := ps.untilNew(s, from, now)
+	if v.ResetAfter = min(v.ResetAfter, rest); n <= v.Limit {
+		v.RetryAfter = min(v.RetryAfter, rest)
+	}
+}
+
+// learns reports whether a request at the plan (rate) p converts the state of a key to p even if the
+// request is denied. The state was last written at an old plan (from). A store is told the limit of a rule
+// only by requests. If the denied requests of a key that has no units left did not convert it to a faster
+// rate, the key would go on earning units at the old, slower rate. A smaller burst does not convert it,
+// nor does a slower rate unless the rule has a Warmup: otherwise a denied request could take units from
+// others that use the same key. Neither is a bucket converted that owes nothing at its rate: what it owes
+// at the slowest rate, see above, would be lost.
+func (ps *ratePlans[S, C]) learns(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) bool {
+	if !ps.rates.Learns {
+		return false
+	}
+	if p.debts != nil && p.ages == nil && from.config.Idle(&s.state, max(now, from.config.Reached(&s.state))) {
+		return false
+	}
+	return !p.config.Fills(from.config) && (p.ages != nil || !p.config.Slower(from.config))
 }
