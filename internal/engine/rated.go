@@ -118,39 +118,25 @@ func (ps *ratePlans[S, C]) stepChanged(
 			return v, delay, 0
 		}
 	}
-	slow := ps.convert(s, h, from, p, now, !learns && s.chain == 0)
+	ahead := !learns && s.chain == 0
+	slow := ps.convert(s, h, from, p, now, ahead)
 	if do < Take {
 		v, delay = p.config.Step(&s.state, p.config, now, n, false)
 		return v, delay, 0
 	}
-	if v, delay, id = ps.charge(s, h, p, now, n, do, 0); v.RetryAfter != 0 && !learns {
+	switch v, delay, id = ps.charge(s, h, p, now, n, do, 0); {
+	case !ahead:
+	case v.RetryAfter == 0:
+		keepSlowest(s, p, ps.slowestAfter(before, from, p, now))
+	default:
 		*s = *before
 		if slow != p || p.ages != nil || from.config.Fills(p.config) {
 			v, delay = ps.stepCopy(before, s, from, p, now, n)
 		} else { // the parts of v are already what stepCopy would compute
-			ps.endWhenNew(&v, s, from, now, n)
+			ps.endWhenNew(&v, s, from, p, now, n)
 		}
 	}
 	return v, delay, id
-}
-
-// convert converts the state s of the key with hash h from its old plan (from) to the plan (rate) p at the instant
-// now. It returns the plan that the method slower returns. If the parameter ahead is set, the conversion is undone
-// unless the request is granted, so a denial is computed as if the burst changed later.
-func (ps *ratePlans[S, C]) convert(
-	s *ratedState[S], h keytable.Hash, from, p *ratePlan[S, C], now keytable.Instant, ahead bool,
-) (slow *ratePlan[S, C]) {
-	slowest := ps.slowestAfter(s, from, p, now)
-	if slow = ps.slower(s, from, p, now); slow != p {
-		p.config.Carry(&s.state, from.config, now)
-	}
-	if ahead {
-		p.config.Resize(&s.state, from.config, true)
-	} else {
-		ps.resize(s, h, from, p)
-	}
-	s.keepSlowest(p.id, slowest.id)
-	return slow
 }
 
 // slower compares two plans (rates): the old plan (from), at which the state s was last written, and
@@ -214,7 +200,7 @@ func (ps *ratePlans[S, C]) stepCopy(
 		v.RetryAfter = old.ResetAfter
 	}
 	if p.ages == nil && slow == p {
-		ps.endWhenNew(&v, s, from, now, n)
+		ps.endWhenNew(&v, s, from, p, now, n)
 	}
 	return v, delay
 }
@@ -296,7 +282,7 @@ func (ps *ratePlans[S, C]) newcomer(shard *tableShard[S, C], p *ratePlan[S, C], 
 	if from := ps.planOf(state); from != nil && !from.equals(p) {
 		slowest := ps.slowestAfter(state, from, p, seen)
 		p.config.Carry(&state.state, from.config, seen)
-		state.keepSlowest(p.id, slowest.id)
+		keepSlowest(state, p, slowest)
 	}
 	return state
 }

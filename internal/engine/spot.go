@@ -216,7 +216,7 @@ func (f *ratedFuture[S, C]) step(s *ratedState[S], want Wanted, at keytable.Inst
 			p.config.Carry(&s.state, from.config, at)
 		}
 		p.config.Resize(&s.state, from.config, false)
-		s.keepSlowest(p.id, slowest.id)
+		keepSlowest(s, p, slowest)
 	} else if charge {
 		f.plans.renew(s, at)
 	}

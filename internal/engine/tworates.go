@@ -52,10 +52,10 @@ func (ps *ratePlans[S, C]) slowestAfter(s *ratedState[S], from, p *ratePlan[S, C
 
 // keepSlowest gives the state s the plan (rate) p, and records in s that the plan slow is the slowest at which
 // the key was charged since it was new.
-func (s *ratedState[S]) keepSlowest(p, slow uint32) {
-	s.plan, s.slow = p|s.plan&withReceipts, 0
+func keepSlowest[S, C any](s *ratedState[S], p, slow *ratePlan[S, C]) {
+	s.plan, s.slow = p.id|s.plan&withReceipts, 0
 	if slow != p {
-		s.plan, s.slow = s.plan|twoRates, slow
+		s.plan, s.slow = s.plan|twoRates, slow.id
 	}
 }
 
@@ -76,48 +76,82 @@ func (ps *ratePlans[S, C]) moveTo(s *ratedState[S], to *ratePlan[S, C], old *rat
 			slow = was
 		}
 	}
-	s.keepSlowest(to.id, slow.id)
+	keepSlowest(s, to, slow)
 }
 
 // isNew reports whether the key with the state s, which has the plan (rate) p, counts as new for a request at the
 // instant now. A request that comes before the last charge of the key counts as made at the instant of that charge.
 func (ps *ratePlans[S, C]) isNew(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) bool {
-	return ps.Idle(s, max(now, p.config.Reached(&s.state)))
+	return ps.idle(s, p, max(now, p.config.Reached(&s.state)))
 }
 
 // Idle reports whether the key with the state s counts as new at the instant now, see above.
 func (ps *ratePlans[S, C]) Idle(s *ratedState[S], now keytable.Instant) bool {
 	p := ps.planOf(s)
-	if p == nil || s.plan&twoRates == 0 {
-		return p == nil || p.config.Idle(&s.state, now)
+	return p == nil || ps.idle(s, p, now)
+}
+
+// idle does what Idle does, for a state s that has the plan (rate) p.
+func (ps *ratePlans[S, C]) idle(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) bool {
+	idle := p.config.Idle(&s.state, now)
+	if !idle || s.plan&twoRates == 0 {
+		return idle
 	}
 	slow, was := ps.slowestOf(s, p), s.state
 	slow.config.Carry(&s.state, p.config, 0) // instant 0 is before the last charge, so Carry drains no debt
-	idle := slow.config.Idle(&s.state, now)
+	idle = slow.config.Idle(&s.state, now)
 	s.state = was
 	return idle
 }
 
 // untilNew returns how long it takes until the key with the state s, which has the plan (rate) p and has no
-// Warmup, counts as new if no request comes.
-func (ps *ratePlans[S, C]) untilNew(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) time.Duration {
-	slow, was := ps.slowestOf(s, p), s.state
-	if slow != p {
-		slow.config.Carry(&s.state, p.config, 0)
+// Warmup, counts as new if no request comes. The parameter slow is the plan that the method slowestOf returns.
+func untilNew[S any, C Algorithm[S, C]](s *ratedState[S], p, slow *ratePlan[S, C], now keytable.Instant) time.Duration {
+	if slow == p {
+		v, _ := p.config.Step(&s.state, p.config, now, 1, false)
+		return v.ResetAfter
 	}
+	was := s.state
+	slow.config.Carry(&s.state, p.config, 0)
 	v, _ := slow.config.Step(&s.state, slow.config, now, 1, false)
 	s.state = was
 	return v.ResetAfter
 }
 
-// endWhenNew shortens the durations of v, the answer to a request for n units at a slower rate than that of the plan
-// from, at which the state s was last written: the key may count as new before its debt would have drained at that
-// slower rate.
-func (ps *ratePlans[S, C]) endWhenNew(v *Verdict, s *ratedState[S], from *ratePlan[S, C], now keytable.Instant, n int64) {
-	rest := ps.untilNew(s, from, now)
+// endWhenNew shortens the durations of v, the answer to a request for n units at the plan (rate) p, which is slower than
+// the plan from, at which the state s was last written: the key may count as new before its debt would have drained at p.
+func (ps *ratePlans[S, C]) endWhenNew(v *Verdict, s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64) {
+	slow := ps.slowestOf(s, from)
+	if slow == p {
+		return
+	}
+	rest := untilNew(s, from, slow, now)
 	if v.ResetAfter = min(v.ResetAfter, rest); n <= v.Limit {
 		v.RetryAfter = min(v.RetryAfter, rest)
 	}
+}
+
+// convert converts the state s of the key with hash h from its old plan (from) to the plan (rate) p at the instant
+// now. It returns the plan that the method slower returns. If the parameter ahead is set, it is not known yet whether
+// the request is granted. A denial is then computed as if the burst changed later, and the caller either undoes the
+// conversion or calls keepSlowest.
+func (ps *ratePlans[S, C]) convert(
+	s *ratedState[S], h keytable.Hash, from, p *ratePlan[S, C], now keytable.Instant, ahead bool,
+) (slow *ratePlan[S, C]) {
+	slowest := p
+	if !ahead {
+		slowest = ps.slowestAfter(s, from, p, now)
+	}
+	if slow = ps.slower(s, from, p, now); slow != p {
+		p.config.Carry(&s.state, from.config, now)
+	}
+	if ahead {
+		p.config.Resize(&s.state, from.config, true)
+		return slow
+	}
+	ps.resize(s, h, from, p)
+	keepSlowest(s, p, slowest)
+	return slow
 }
 
 // learns reports whether a request at the plan (rate) p converts the state of a key to p even if the

@@ -199,14 +199,14 @@ var ratesMutants = []mutant{
 		by:  "^TestPropertiesOfChangingTiers$", why: "nobody knows since when the faster one holds",
 	},
 	{
-		name: "not converted", file: "internal/engine/rated.go",
+		name: "not converted", file: "internal/engine/tworates.go",
 		old: "\tif slow = ps.slower(s, from, p, now); slow != p {\n\t\tp.config.Carry(&s.state, from.config, now)\n\t}\n",
 		new: "\tslow = ps.slower(s, from, p, now)\n",
 		by:  "^TestPropertiesOfChangingTiers$", why: "what is owed is measured in other parts of a token",
 	},
 	{
-		name: "not resized", file: "internal/engine/rated.go",
-		old: "\tif ahead {\n\t\tp.config.Resize(&s.state, from.config, true)\n\t} else {\n\t\tps.resize(s, h, from, p)\n\t}\n",
+		name: "not resized", file: "internal/engine/tworates.go",
+		old: "\t\tp.config.Resize(&s.state, from.config, true)\n",
 		new: "",
 		by:  "^TestPropertiesOfChangingTiers$", why: "a better tier would grant its whole burst at once",
 	},
@@ -230,8 +230,8 @@ var ratesMutants = []mutant{
 	},
 	{
 		name: "a denial converts", file: "internal/engine/rated.go",
-		old: "v.RetryAfter != 0 && !learns {\n\t\t*s = *before\n",
-		new: "v.RetryAfter != 0 && !learns {\n\t\t*before = *s\n",
+		old: "\tdefault:\n\t\t*s = *before\n",
+		new: "\tdefault:\n\t\t*before = *s\n",
 		by:  "^TestDenialsAndLooksChangeNothing$", why: "a denial changes nothing, also at another rate",
 	},
 	{

@@ -64,7 +64,7 @@ var tableMutants = []mutant{
 	},
 	{
 		name: "eviction by the last rate of a key", file: "internal/engine/tworates.go",
-		old: "if p == nil || s.plan&twoRates == 0 {",
+		old: "if !idle || s.plan&twoRates == 0 {",
 		new: "if true {",
 		by:  "^TestSlowerRateKeepsKey$", why: "at its slower rate, the key still owes units",
 	},
@@ -73,6 +73,18 @@ var tableMutants = []mutant{
 		old: "\t\ts.plan, s.slow = s.plan&^twoRates, 0\n",
 		new: "",
 		by:  "^TestNewKeyHasOneRate$", why: "once the key is new, the slower rate counts no more",
+	},
+	{
+		name: "a charge at a faster rate forgets the slowest", file: "internal/engine/rated.go",
+		old: "keepSlowest(s, p, ps.slowestAfter(before, from, p, now))",
+		new: "keepSlowest(s, p, p)",
+		by:  "^TestSlowerRateKeepsKey$", why: "a request at the slower rate would find a new key",
+	},
+	{
+		name: "a key is not new because of the charge itself", file: "internal/engine/rated.go",
+		old: "keepSlowest(s, p, ps.slowestAfter(before, from, p, now))",
+		new: "keepSlowest(s, p, ps.slowestAfter(s, from, p, now))",
+		by:  "^TestNewKeyHasOneRate$", why: "whether the key counts as new is decided before the charge",
 	},
 	{
 		name: "a new key keeps its slowest rate", file: "internal/engine/tworates.go",
