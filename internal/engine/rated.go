@@ -85,9 +85,6 @@ func (ps *ratePlans[S, C]) step(
 		v.await(seen, now)
 		return v, delay, id
 	}
-	if do >= Take {
-		ps.renew(s, now)
-	}
 	if from := ps.planOf(s); from != nil && !from.equals(p) {
 		return ps.stepChanged(shard, s, h, from, p, now, n, do)
 	}
@@ -95,8 +92,12 @@ func (ps *ratePlans[S, C]) step(
 		v, delay = p.config.Step(&s.state, p.config, now, n, false)
 		return v, delay, 0
 	}
+	renewed := ps.renewed(s, p, now)
 	if v, delay, id = ps.charge(s, h, p, now, n, do, 0); v.RetryAfter == 0 {
 		s.setPlan(p.id)
+		if renewed {
+			keepSlowest(s, p, p)
+		}
 	}
 	return v, delay, id
 }

@@ -206,6 +206,7 @@ func (f *ratedFuture[S, C]) Charge(want Wanted, at keytable.Instant, n int64) {
 // called for keys of rules without Rates.Learns.
 func (f *ratedFuture[S, C]) step(s *ratedState[S], want Wanted, at keytable.Instant, n int64, charge bool) (Verdict, time.Duration) {
 	p, _ := f.plans.pick(want)
+	renewed := false
 	if from := f.plans.planOf(s); from != nil && !from.equals(p) {
 		to := *s
 		if v, delay := f.plans.stepCopy(&to, s, from, p, at, n); !charge || v.RetryAfter != 0 {
@@ -217,12 +218,15 @@ func (f *ratedFuture[S, C]) step(s *ratedState[S], want Wanted, at keytable.Inst
 		}
 		p.config.Resize(&s.state, from.config, false)
 		keepSlowest(s, p, slowest)
-	} else if charge {
-		f.plans.renew(s, at)
+	} else {
+		renewed = charge && f.plans.renewed(s, p, at)
 	}
 	v, delay := p.config.Step(&s.state, p.config, at, n, charge)
 	if charge && v.RetryAfter == 0 {
 		s.setPlan(p.id)
+		if renewed {
+			keepSlowest(s, p, p)
+		}
 	}
 	return v, delay
 }

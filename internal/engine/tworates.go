@@ -59,12 +59,10 @@ func keepSlowest[S, C any](s *ratedState[S], p, slow *ratePlan[S, C]) {
 	}
 }
 
-// renew is called before a charge of the key with the state s. If the key counts as new, it is charged at no
-// other rate than that of its plan.
-func (ps *ratePlans[S, C]) renew(s *ratedState[S], now keytable.Instant) {
-	if s.plan&twoRates != 0 && ps.isNew(s, ps.planOf(s), now) {
-		s.plan, s.slow = s.plan&^twoRates, 0
-	}
+// renewed reports whether a charge at the instant now ends the time in which the key with the state s, which has the
+// plan (rate) p, has a slowest rate: whether the key counts as new before the charge.
+func (ps *ratePlans[S, C]) renewed(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) bool {
+	return s.plan&twoRates != 0 && ps.isNew(s, p, now)
 }
 
 // moveTo gives the state s the plan (rate) to, in place of its plan among the plans of old, which ps replaces. The

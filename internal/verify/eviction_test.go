@@ -293,6 +293,8 @@ func TestNewKeyHasOneRate(t *testing.T) {
 			res := check(slow, 10)
 			require.Equal(t, 500*time.Millisecond, res.RetryAfter, "%s after charges at %v", a, first)
 			require.Equal(t, 500*time.Millisecond, res.ResetAfter, "%s after charges at %v", a, first)
+			clock.Advance(res.RetryAfter)
+			require.Equal(t, 9, check(slow, 1).Remaining, "%s after charges at %v", a, first)
 		}
 	}
 }

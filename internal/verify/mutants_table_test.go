@@ -70,8 +70,8 @@ var tableMutants = []mutant{
 	},
 	{
 		name: "a key has two rates for ever", file: "internal/engine/tworates.go",
-		old: "\t\ts.plan, s.slow = s.plan&^twoRates, 0\n",
-		new: "",
+		old: "return s.plan&twoRates != 0 && ps.isNew(s, p, now)",
+		new: "return false",
 		by:  "^TestNewKeyHasOneRate$", why: "once the key is new, the slower rate counts no more",
 	},
 	{
@@ -85,6 +85,13 @@ var tableMutants = []mutant{
 		old: "keepSlowest(s, p, ps.slowestAfter(before, from, p, now))",
 		new: "keepSlowest(s, p, ps.slowestAfter(s, from, p, now))",
 		by:  "^TestNewKeyHasOneRate$", why: "whether the key counts as new is decided before the charge",
+	},
+	{
+		name: "a denial ends the slowest rate of a new key", file: "internal/engine/rated.go",
+		old: "\tif v, delay, id = ps.charge(s, h, p, now, n, do, 0); v.RetryAfter == 0 {\n\t\ts.setPlan(p.id)\n\t\tif renewed {\n",
+		new: "\tif renewed {\n\t\tkeepSlowest(s, p, p)\n\t}\n" +
+			"\tif v, delay, id = ps.charge(s, h, p, now, n, do, 0); v.RetryAfter == 0 {\n\t\ts.setPlan(p.id)\n\t\tif renewed {\n",
+		by: "^TestDenialsAndLooksChangeNothing$", why: "if the clock steps back, the key owes something at this rate again",
 	},
 	{
 		name: "a new key keeps its slowest rate", file: "internal/engine/tworates.go",
@@ -108,7 +115,7 @@ var tableMutants = []mutant{
 		name: "a new key drains at a slower rate", file: "internal/engine/rated.go",
 		old: "slows := p.config.Slower(from.config) && !ps.isNew(s, from, now)",
 		new: "slows := p.config.Slower(from.config)",
-		by:  "^TestRetryAfterAtOtherRates$", why: "a key that counts as new owes nothing at any rate",
+		by:  "^TestNewKeyHasOneRate$", why: "a key that counts as new owes nothing at any rate",
 	},
 	{
 		name: "a key waits until its debt has drained at a slower rate", file: "internal/engine/tworates.go",
