@@ -98,11 +98,8 @@ func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err erro
 		return true, nil
 	}
 	for i := range charges {
-		c, do := &charges[i], Look
-		if c.N > 0 && !c.Look && !look {
-			do = Probe
-		}
-		c.Verdict, c.Delay, _ = b.rules[c.name()].Ask(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, max(c.N, 1), do)
+		c := &charges[i]
+		c.Verdict, c.Delay, _ = b.rules[c.name()].Ask(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, max(c.N, 1), Look)
 		if t := b.penalties(c); t != nil {
 			c.penalize(t.Rest(keytable.HashOf(c.Key), now))
 		}
@@ -121,6 +118,9 @@ func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err erro
 	for i := range charges {
 		switch c := &charges[i]; {
 		case !passes || c.N == 0 || !c.Granted():
+			if c.N > 0 && !c.Look { // the key may learn a new rate from a denial too
+				_, _, _ = b.rules[c.name()].Ask(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, c.N, Probe)
+			}
 		case c.Look:
 			c.Verdict, c.Delay, _ = b.rules[c.name()].Ask(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, c.N, DryRun)
 		default:

@@ -169,5 +169,5 @@ func (ps *ratePlans[S, C]) copyOf(s *ratedState[S]) *ratedState[S] {
 	if p == nil {
 		return new(ratedState[S])
 	}
-	return &ratedState[S]{state: p.config.Clone(&s.state), plan: p.id}
+	return &ratedState[S]{state: p.config.Clone(&s.state), plan: s.plan &^ withReceipts, slow: s.slow}
 }

@@ -70,10 +70,9 @@ func (k *ratedKeys[S, C]) renewLocked(r Rates, before func(*ratePlans[S, C])) er
 	k.table.Reconfigure(ps, func(_ keytable.Hash, s *ratedState[S], _ bool) {
 		if from := old.planOf(s); from != nil {
 			to := ps.successor(from, successors)
-			s.setPlan(to.id)
+			ps.moveTo(s, to, old, successors)
 		}
 	})
-	ps.successor(old.slowestPlan(), successors) // keeps a plan for the slowest rate that a key may have used, see twoRates
 	k.plans.Store(ps)
 	return nil
 }

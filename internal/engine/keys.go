@@ -376,7 +376,6 @@ func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
 		k.table.Reconfigure(ps, func(h keytable.Hash, s *ratedState[S], shared bool) {
 			ps.retag(h, s, old, successors, now, shared)
 		})
-		ps.successor(old.slowestPlan(), successors) // keeps a plan for the slowest rate that a key may have used, see twoRates
 		k.plans.Store(ps)
 	}, nil
 }

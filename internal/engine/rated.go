@@ -11,6 +11,7 @@ type ratedState[S any] struct {
 	state S
 	plan  uint32 // id of the plan (rate) at which the state was last written, and two flags, see planBits; 0 if it was never written
 	chain uint32 // index of the chain (list) of the key's receipts; 0 if the key has no receipts
+	slow  uint32 // id of the slowest plan at which the key was charged since it was new, if the bit twoRates is set
 }
 
 // A tableShard is a shard of the table of a rule's keys.
@@ -84,9 +85,6 @@ func (ps *ratePlans[S, C]) step(
 		v.await(seen, now)
 		return v, delay, id
 	}
-	if do >= Take && s.plan&twoRates != 0 && ps.Idle(s, now) {
-		s.plan &^= twoRates
-	}
 	if from := ps.planOf(s); from != nil && !from.equals(p) {
 		return ps.stepChanged(shard, s, h, from, p, now, n, do)
 	}
@@ -94,8 +92,12 @@ func (ps *ratePlans[S, C]) step(
 		v, delay = p.config.Step(&s.state, p.config, now, n, false)
 		return v, delay, 0
 	}
+	renewed := ps.renewed(s, p, now)
 	if v, delay, id = ps.charge(s, h, p, now, n, do, 0); v.RetryAfter == 0 {
 		s.setPlan(p.id)
+		if renewed {
+			keepSlowest(s, p, p)
+		}
 	}
 	return v, delay, id
 }
@@ -106,7 +108,7 @@ func (ps *ratePlans[S, C]) step(
 func (ps *ratePlans[S, C]) stepChanged(
 	shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, from, p *ratePlan[S, C], now keytable.Instant, n int64, do Intent,
 ) (v Verdict, delay time.Duration, id Receipt) {
-	before, learns := shard.Scratch(*s), ps.learns(from, p)
+	before, learns := shard.Scratch(*s), ps.learns(s, from, p, now)
 	switch {
 	case learns && do == Look:
 		s = before
@@ -116,37 +118,25 @@ func (ps *ratePlans[S, C]) stepChanged(
 			return v, delay, 0
 		}
 	}
-	ps.usedAt(s, from, p, now)
-	slow := ps.slower(s, from, p, now)
-	if slow != p {
-		p.config.Carry(&s.state, from.config, now)
-	}
-	if learns || s.chain != 0 {
-		ps.resize(s, h, from, p)
-	} else {
-		p.config.Resize(&s.state, from.config, true) // for a granted request, the last parameter (ahead) makes no difference
-	}
-	s.setPlan(p.id)
+	ahead := !learns && s.chain == 0
+	slow := ps.convert(s, h, from, p, now, ahead)
 	if do < Take {
 		v, delay = p.config.Step(&s.state, p.config, now, n, false)
 		return v, delay, 0
 	}
-	if v, delay, id = ps.charge(s, h, p, now, n, do, 0); v.RetryAfter != 0 && !learns {
+	switch v, delay, id = ps.charge(s, h, p, now, n, do, 0); {
+	case !ahead:
+	case v.RetryAfter == 0:
+		keepSlowest(s, p, ps.slowestAfter(before, from, p, now))
+	default:
 		*s = *before
-		if slow != p || p.ages != nil || from.config.Fills(p.config) { // in all other cases, v is already what stepCopy would return
+		if slow != p || p.ages != nil || from.config.Fills(p.config) {
 			v, delay = ps.stepCopy(before, s, from, p, now, n)
+		} else { // the parts of v are already what stepCopy would compute
+			ps.endWhenNew(&v, s, from, p, now, n)
 		}
 	}
 	return v, delay, id
-}
-
-// learns reports whether a request at the plan (rate) p converts the state of a key to p even if the request is
-// denied. The state was last written at an old plan (from). Only a store needs this, because only requests tell a
-// store the limit of a rule: otherwise a key with no units left would go on earning units at the old rate, even if
-// p is faster. A denied request does not convert the state if p has a smaller burst, or if p is slower and the rule
-// has no Warmup: otherwise the request could take units from others that use the same key.
-func (ps *ratePlans[S, C]) learns(from, p *ratePlan[S, C]) bool {
-	return ps.rates.Learns && !p.config.Fills(from.config) && (p.ages != nil || !p.config.Slower(from.config))
 }
 
 // slower compares two plans (rates): the old plan (from), at which the state s was last written, and
@@ -154,11 +144,12 @@ func (ps *ratePlans[S, C]) learns(from, p *ratePlan[S, C]) bool {
 // now, and returns this slower plan. It is not known when since the last charge the rate of the key
 // changed, so the slower rate applies to all of that time.
 func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) *ratePlan[S, C] {
+	slows := p.config.Slower(from.config) && !ps.isNew(s, from, now)
 	if from.ages != nil {
 		from.ages.Forget(&s.state, now) // the old plan says whether the key counts as new again, because the table has evicted keys by this plan
 	}
 	slow := from
-	if p.config.Slower(from.config) {
+	if slows {
 		slow = p
 		p.config.Carry(&s.state, from.config, 0) // instant 0 is before the last charge, so Carry drains no debt
 	}
@@ -207,6 +198,9 @@ func (ps *ratePlans[S, C]) stepCopy(
 		v.RetryAfter = ps.firstGrant(to, s, from, p, now, n, v.ResetAfter)
 	case grows && n > old.Limit:
 		v.RetryAfter = old.ResetAfter
+	}
+	if p.ages == nil && slow == p {
+		ps.endWhenNew(&v, s, from, p, now, n)
 	}
 	return v, delay
 }
@@ -286,7 +280,9 @@ func (ps *ratePlans[S, C]) admit(
 func (ps *ratePlans[S, C]) newcomer(shard *tableShard[S, C], p *ratePlan[S, C], seen keytable.Instant) *ratedState[S] {
 	state := shard.Newcomer(seen)
 	if from := ps.planOf(state); from != nil && !from.equals(p) {
+		slowest := ps.slowestAfter(state, from, p, seen)
 		p.config.Carry(&state.state, from.config, seen)
+		keepSlowest(state, p, slowest)
 	}
 	return state
 }
@@ -345,17 +341,10 @@ func (ps *ratePlans[S, C]) fits(s *ratedState[S], p *ratePlan[S, C], now keytabl
 	return v.RetryAfter == 0
 }
 
-// Idle reports whether a decision by the state s is the same as for a key that was never used. If the key was
-// used at several rates, Idle returns true only if this is so for a decision at each rate of the rule.
-func (ps *ratePlans[S, C]) Idle(s *ratedState[S], now keytable.Instant) bool {
-	p := ps.planOf(s)
-	return p == nil || p.config.Idle(&s.state, now) && (s.plan&twoRates == 0 || ps.idleAtSlowest(s, p, now))
-}
-
 // Inherit returns the first state of a key that has shared the debt s and gets a slot of its own.
 func (ps *ratePlans[S, C]) Inherit(s *ratedState[S], now keytable.Instant) ratedState[S] {
 	if p := ps.planOf(s); p != nil {
-		return ratedState[S]{state: p.config.Inherit(&s.state, now), plan: s.plan}
+		return ratedState[S]{state: p.config.Inherit(&s.state, now), plan: s.plan} // of a shared debt, the plan has no bits
 	}
 	return ratedState[S]{}
 }
@@ -410,7 +399,7 @@ func (ps *ratePlans[S, C]) retag(
 	if shared && !oneRate {
 		to = ps.slowest(to, from, old.rates.MayGrow)
 	}
-	s.setPlan(to.id)
+	ps.moveTo(s, to, old, successors)
 	if to.equals(from) {
 		if from.ages != nil {
 			from.ages.Forget(&s.state, now) // the Warmup may have another duration from now on

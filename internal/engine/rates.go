@@ -111,17 +111,15 @@ type ratePlans[S any, C Algorithm[S, C]] struct {
 	base      *ratePlan[S, C]
 	tiers     map[string]*ratePlan[S, C]
 
-	mu    sync.Mutex // held while a plan, or an entry of the hash table in the field entries, is added
-	count int        // number of rates in the hash table in the field entries; guarded by mu
-	most  int        // largest number of plans for rates that requests ask for; guarded by mu
-	since int        // if forgetRates made these plans: how many rates were added or refused since; otherwise at least maxPlans; guarded by mu
+	mu    sync.Mutex // held while a plan, or an entry of the hash table entries, is added
+	count int32      // number of rates in the hash table entries; guarded by mu
+	most  int32      // largest number of plans for rates that requests ask for; guarded by mu
+	since int32      // how many rates were added or refused since forgetRates made the ratePlans; else a large number; guarded by mu
 
 	// scarce is set when more than 63/64 of the plans that the field most allows are in use. From then on,
 	// Admit forgets rates that no key uses. The last 64th is for decisions that called Admit before scarce was
 	// set.
 	scarce atomic.Bool
-
-	slowestID atomic.Uint32 // the id of the plan at which a debt takes longest to drain
 
 	byID atomic.Pointer[[]*ratePlan[S, C]] // all plans: the plan with the id i is at index i-1
 
@@ -218,9 +216,6 @@ func (ps *ratePlans[S, C]) addPlan(rate Rate, config C) *ratePlan[S, C] {
 	p := newRatePlan[S](uint32(len(byID)+1), rate, config)
 	byID = append(byID, p)
 	ps.byID.Store(&byID)
-	if p.id == 1 || config.Slower(ps.slowestPlan().config) {
-		ps.slowestID.Store(p.id)
-	}
 	return p
 }
 
@@ -260,7 +255,9 @@ func (ps *ratePlans[S, C]) find(rate Rate, used bool) (*ratePlan[S, C], error) {
 }
 
 // askedLocked returns the number of plans for rates that requests have asked for. The caller holds ps.mu.
-func (ps *ratePlans[S, C]) askedLocked() int { return len(*ps.byID.Load()) - 1 - len(ps.tiers) }
+func (ps *ratePlans[S, C]) askedLocked() int32 {
+	return int32(len(*ps.byID.Load()) - 1 - len(ps.tiers))
+}
 
 // knownPlan returns the plan for a rate that requests have asked for, or nil if there is no such plan yet.
 func (ps *ratePlans[S, C]) knownPlan(rate Rate) *ratePlan[S, C] {
@@ -276,7 +273,7 @@ func (ps *ratePlans[S, C]) addLocked(rate Rate, p *ratePlan[S, C]) {
 		return
 	}
 	entries := *ps.entries.Load()
-	if ps.count++; 2*ps.count > len(entries) {
+	if ps.count++; 2*int(ps.count) > len(entries) {
 		entries = make([]atomic.Pointer[rateEntry[S, C]], 2*len(entries))
 		for i := range *ps.entries.Load() {
 			if e := (*ps.entries.Load())[i].Load(); e != nil {

@@ -170,7 +170,7 @@ func (s *ratedShard[S, C]) future(h keytable.Hash, at keytable.Instant) Future {
 	shard := (*tableShard[S, C])(s)
 	if state := shard.Find(h); state != nil {
 		if p := s.Algorithm.planOf(state); p != nil {
-			f.state = ratedState[S]{state: p.config.Clone(&state.state), plan: p.id}
+			f.state = *s.Algorithm.copyOf(state)
 		}
 	} else {
 		owed, seen := shard.Owed(at)
@@ -208,20 +208,27 @@ func (f *ratedFuture[S, C]) Charge(want Wanted, at keytable.Instant, n int64) {
 // the rate of its key (Rates.Learns is not set).
 func (f *ratedFuture[S, C]) step(s *ratedState[S], want Wanted, at keytable.Instant, n int64, charge bool) (Verdict, time.Duration) {
 	p, _ := f.plans.pick(want)
+	renewed := false
 	if from := f.plans.planOf(s); from != nil && !from.equals(p) {
 		to := *s
 		if v, delay := f.plans.stepCopy(&to, s, from, p, at, n); !charge || v.RetryAfter != 0 {
 			return v, delay
 		}
+		slowest := f.plans.slowestAfter(s, from, p, at)
 		if slow := f.plans.slower(s, from, p, at); slow != p {
 			p.config.Carry(&s.state, from.config, at)
 		}
 		p.config.Resize(&s.state, from.config, false)
-		s.plan = p.id
+		keepSlowest(s, p, slowest)
+	} else {
+		renewed = charge && f.plans.renewed(s, p, at)
 	}
 	v, delay := p.config.Step(&s.state, p.config, at, n, charge)
 	if charge && v.RetryAfter == 0 {
-		s.plan = p.id
+		s.setPlan(p.id)
+		if renewed {
+			keepSlowest(s, p, p)
+		}
 	}
 	return v, delay
 }

@@ -76,7 +76,7 @@ end
 
 function fixed.save(key, s, now, pad)
   local _, offset = divide(s.last, s.per)
-  call('SET', key, s.encode(s), 'PX', expiry(s.last - now + s.per - offset, pad))
+  call('SET', key, s.encode(s), 'PX', lifetime(s, s.last - now + s.per - offset, pad))
   if s.marked or s.dropped then receipts().save(s, now, pad) end
 end
 
@@ -168,7 +168,7 @@ end
 
 function counter.save(key, s, now, pad)
   local _, offset = divide(s.last, s.per)
-  call('SET', key, s.encode(s), 'PX', expiry(s.last - now + 2 * s.per - offset, pad))
+  call('SET', key, s.encode(s), 'PX', lifetime(s, s.last - now + 2 * s.per - offset, pad))
   if s.marked or s.dropped then receipts().save(s, now, pad) end
 end
 
