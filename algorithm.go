@@ -34,8 +34,8 @@ const (
 // once.
 //
 // Such a rule applies only to [RateLimiter.Reserve] and [RateLimiter.ReserveWait], because no other call can end what
-// it holds; [RuleStats.Unheld] counts the other requests. RetryAfter is an upper bound: the time until enough units are
-// free if no request ends early. All rates of the rule have the same Per. There is no limiter with this algorithm.
+// it holds; [RuleStats.Unheld] counts the requests by other calls. RetryAfter is an upper bound: the time until enough units
+// are free if no request ends early. All rates of the rule have the same Per. No constructor makes a limiter with this algorithm.
 const AlgorithmInFlight Algorithm = "InFlight"
 
 // Algorithms returns the names of the five algorithms of this package: the two buckets, then the three with windows.
@@ -105,7 +105,7 @@ var inFlight = algorithm{
 	maxGranted: func(Rate, uint64) uint64 { return 0 },
 }
 
-// inFlight returns everything that is wrong with r as the rate of a rule with AlgorithmInFlight, joined, or nil.
+// inFlight returns all errors of r as the rate of a rule with AlgorithmInFlight, joined, or nil if there are none.
 func (r Rate) inFlight() error {
 	err := r.withoutBurst("rule with " + string(AlgorithmInFlight))
 	if r.Per > 0 && !validTerm(r.Per) {
@@ -114,7 +114,7 @@ func (r Rate) inFlight() error {
 	return err
 }
 
-// algorithms has the row of each algorithm that a rule can have, by name: those in algorithmList, and inFlight.
+// algorithms maps the name of each algorithm that a rule can have to its row: the rows in algorithmList, and inFlight.
 var algorithms = byName(slices.Concat(algorithmList, []algorithm{inFlight}))
 
 func byName(rows []algorithm) map[Algorithm]algorithm {
@@ -132,7 +132,7 @@ type algorithm struct {
 	// windowed is true if the algorithm counts in windows. It then has no burst, and all rates of a rule have one Per.
 	windowed bool
 
-	// validate returns all that is wrong with the rate r for this algorithm, joined, or nil. Each error has a field of Rate.
+	// validate returns all errors of the rate r for this algorithm, joined, or nil. Each error names a field of Rate.
 	validate func(r Rate) error
 
 	// keys makes the engine.Keys of a rule, which hold the state of all its keys in this process.
@@ -141,8 +141,8 @@ type algorithm struct {
 	// limiter calls the algorithm's constructor, such as NewTokenBucket.
 	limiter func(r Rate, opts ...Option) (Limiter, error)
 
-	// maxGranted returns how many units, at most 2^64-1, a key is granted at most at the valid rate r in a closed
-	// interval. Its length is in nanoseconds.
+	// maxGranted returns the largest number of units that a key can be granted at the valid rate r in a closed interval
+	// of this length in nanoseconds. If the number is above 2^64-1, the result is 2^64-1.
 	maxGranted func(r Rate, length uint64) uint64
 }
 
@@ -218,7 +218,7 @@ var refusals = engine.Refusals{
 	},
 }
 
-// otherWindow returns an error if the algorithm counts in windows and a tier with the rate r has another Per than base.
+// otherWindow returns an error if the algorithm counts in windows and the Per of r is not that of base, the rate of the rule.
 func (a algorithm) otherWindow(base, r Rate) error {
 	if !a.windowed || r.Per == base.Per {
 		return nil

@@ -24,8 +24,8 @@ func (l *RateLimiter) AddRule(r Rule) error {
 }
 
 // SetRule puts the rule r in the place of the rule with the same name or, if there is none, adds r after all rules. As with
-// [RateLimiter.Replace], the keys of the rule keep what they have used if Algorithm and Key stay the same. r may have the
-// name of the default rule. If r is invalid, SetRule changes nothing, and the error matches [ErrInvalidConfig].
+// [RateLimiter.Replace], the keys of the rule keep what they have used if Algorithm and Key stay the same. If the default
+// rule has that name, r becomes the default rule. If r is invalid, SetRule changes nothing, and the error matches [ErrInvalidConfig].
 func (l *RateLimiter) SetRule(r Rule) error {
 	return l.edit(func(c *change) error { return c.setRule(given("rule", r, false)) })
 }
@@ -88,7 +88,7 @@ func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
 		}
 		updated := old.Rule
 		updated.Rate = r
-		if old.Limiter != nil && r == (Rate{}) { // report the error here, because put would keep the old rate
+		if old.Limiter != nil && r == (Rate{}) { // report the zero rate here: put would keep the old rate instead
 			return errors.Join(atPath("rules["+strconv.Quote(rule)+"].rate", r.Validate())...)
 		}
 		if old.Limiter != nil && r == old.Rate {
@@ -121,8 +121,8 @@ func (l *RateLimiter) Reload(configs []map[string]any, defaultConfig map[string]
 	return l.reload(configs, defaultConfig, nil, nil)
 }
 
-// ReloadIf does what [RateLimiter.Reload] does, but first calls accept with the new rules; no lock is held. If accept
-// returns an error, nothing changes and ReloadIf returns the error. accept may be nil.
+// ReloadIf does what [RateLimiter.Reload] does, but first calls the function accept with the new rules. If accept returns
+// an error, nothing changes and ReloadIf returns the error. accept may call the limiter, and may be nil.
 func (l *RateLimiter) ReloadIf(configs []map[string]any, defaultConfig map[string]any, accept func([]Rule, *Rule) error) error {
 	return l.reload(configs, defaultConfig, accept, nil)
 }
@@ -177,7 +177,7 @@ func (l *RateLimiter) reload(
 	})
 }
 
-// newRedecoder returns a decoder for a change of the rules of l, which has rules.
+// newRedecoder returns a decoder that knows the current rules of l. l is not the zero RateLimiter.
 func newRedecoder(l *RateLimiter) *decoder {
 	d := newDecoder(&l.settings)
 	d.current = l.set.Load()
@@ -195,11 +195,11 @@ type change struct {
 	// The fields below are the plan, which says what to change. Each try starts a new plan.
 	set, next *ruleSet                        // the rules before and after the change
 	out, in   []*activeRule                   // the rules that the change removes, and the rules that it adds
-	commits   []func(now instant)             // each gives the keys of one rule their new rate, or is nil; called by commit
+	commits   []func(now instant)             // called by the method commit, to change the keys of one rule; some are nil
 	rates     hooks.Teller[*activeRule, Rate] // calls SetRate of custom limiters
 }
 
-// maxTries is how often edit plans a change. Only a custom limiter whose SetRate changes the rules can need so many calls.
+// maxTries is how often edit plans a change before it gives up. It needs many tries only if SetRate of a custom limiter changes rules.
 const maxTries = 100
 
 // edit makes one change of the rules, or returns an error. The function plan says what to change; it calls no user code.
@@ -289,7 +289,7 @@ func (c *change) setRule(r *givenRule) error {
 	return c.put(old, r)
 }
 
-// replace plans that the rules in all take the place of all current rules.
+// replace plans that the given rules take the place of all current rules.
 func (c *change) replace(all []*givenRule) error {
 	if err := c.newCheck().addAll(all); err != nil || c.calls.Missing() {
 		return err
@@ -304,9 +304,9 @@ func (c *change) replace(all []*givenRule) error {
 	return errors.Join(problems...)
 }
 
-// addOthers tells check which current rules may be in conflict with the new rule r, which has a Limiter. The rule r
-// replaces the rules old and named, which may be nil. If r is the first rule with a Limiter and there is a store, addOthers
-// also checks the rates of all other rules: the store must be able to give their units back if the Limiter denies.
+// addOthers tells check which current rules may be in conflict with the new rule r, which has a Limiter. old is the rule
+// that r replaces, and named is the rule that has the name of r now; both may be nil. If r is the first rule with a Limiter and
+// there is a store, addOthers also checks the rates of all other rules: the store must be able to give units back if r denies.
 func (c *change) addOthers(check *ruleCheck, r *givenRule, old, named *activeRule) {
 	firstCustom, place := c.set.custom == 0 && c.l.remote != nil, r.place(r.isDefault)
 	for _, other := range c.set.List {
@@ -364,7 +364,7 @@ func (c *change) carryOver(r *givenRule) error {
 	return nil
 }
 
-// tell adds a call of SetRate to the plan: the custom Limiter of the rule old gets the rate r.
+// tell adds to the plan a call of SetRate(r) of the custom Limiter in old, or returns an error if it has no such method.
 func (c *change) tell(old *activeRule, r Rate) error {
 	if c.rates.Plan(old.Name, old, old.Limiter, old.Rate, r) {
 		return nil
@@ -373,7 +373,7 @@ func (c *change) tell(old *activeRule, r Rate) error {
 	return &ConfigError{field, fmt.Sprintf("%T", old.Limiter), "must have a method SetRate(Rate) error: the rule gets another rate"}
 }
 
-// rateRefused returns the error for a new rate of the rule with this name, of whose custom Limiter SetRate has returned err.
+// rateRefused returns the error for the rule with this name if its custom Limiter has refused the new rate: SetRate returned err.
 func rateRefused(name string, err error) error {
 	err = errors.Join(atPath("rules["+strconv.Quote(name)+"].rate", err)...)
 	if err != nil && !errors.Is(err, ErrInvalidConfig) {
@@ -398,7 +398,7 @@ func (c *change) end() {
 }
 
 // activate returns the activeRule for the given rule. old is the current rule of the same name, or nil. If the new rule
-// takes over the keys of the old rule, the method commit brings these keys to its rates.
+// takes over the keys of the old rule, the method commit gives these keys the rates of the new rule.
 func (c *change) activate(given *givenRule, old *activeRule) (*activeRule, error) {
 	l, r := c.l, given.Rule
 	r.OnStoreError = r.policy(l.settings.policy)

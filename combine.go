@@ -8,9 +8,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
-// combine writes the answer to a request to res: the Result of the binding rule (see RateLimiter.Check), but with the
-// smallest Remaining of all rules of its unit, and with the largest Delay of all rules. parts has the answers of the
-// rules to req. binding is the index of the binding rule, or -1 if no rule enforces.
+// combine writes the answer to a request to res: the Result of the binding rule (see RateLimiter.Check), but Remaining
+// is the smallest of all rules with the same Unit, and Delay is the largest of all rules. The slice parts has the answers
+// of the rules to req. combine returns the index of the binding rule, or -1 if no rule enforces.
 func combine(rules []*activeRule, parts []engine.Part, passes bool, req *Request, res *Result) (binding int) {
 	binding = -1
 	left, delay := uint64(math.MaxUint64), time.Duration(0)
@@ -42,9 +42,9 @@ func combine(rules []*activeRule, parts []engine.Part, passes bool, req *Request
 	return binding
 }
 
-// combineUnits finds the rule whose numbers the Result has, if the rules have several Units. It is one of the rules of one
-// Unit. If the request is denied, that is the Unit of rules[first]. Otherwise it is "" if a rule counts requests, or else
-// the first Unit in costs that a rule counts. left is the smallest number of units left in the rules of this Unit.
+// combineUnits finds the binding rule if the rules have several Units. It first chooses a Unit. For a denied request, this is
+// the Unit of rules[first]. For a granted one, it is "" if a rule counts requests, and otherwise the first Unit in costs that
+// a rule counts. Only a rule with this Unit can be binding. left is the smallest number of units left in all rules with it.
 func combineUnits(rules []*activeRule, parts []engine.Part, passes bool, costs []Cost, first int) (binding int, left uint64) {
 	counts := func(unit string) bool {
 		for i, r := range rules[:len(parts)] {

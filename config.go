@@ -100,8 +100,8 @@ func (f *Factory) Register(algorithm string, build BuildFunc) error {
 
 // Create makes a limiter with state of its own. config has two fields: "algorithm" is the name of an algorithm that f
 // knows, and "algoConfig" is a map that says what the limit is, such as {"capacity": 100, "refillRatePerSecond": 10}.
-// Create ignores the other fields that the config of a rule may have, see [DecodeRules], except a warmup or a penalty: that
-// is an error, because only a rule can have one. An unknown field is an error too.
+// Create ignores the other fields that the config of a rule may have, see [DecodeRules]. But a warmup or a penalty is an
+// error, because only a rule can have one. An unknown field is an error too.
 //
 // If f has the option [WithStore], the limiter needs a name: the field "name" or, if there is none, that of [WithName].
 // It then shares its state with all limiters of that name in the [Store].
@@ -174,7 +174,7 @@ type decoder struct {
 	set   *settings  // settings of the limiter
 	check *ruleCheck // checks each rule against the rules read before it
 
-	// A rule that keeps its Limiter from these rules, which are the current ones, gets no new one.
+	// current has the rules that are in use. Their custom limiters are kept, not made again, if their configs are unchanged.
 	current *ruleSet
 }
 

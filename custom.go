@@ -67,7 +67,7 @@ func endCharge(ctx context.Context, l *RateLimiter, d *decision, committed bool,
 	return err
 }
 
-// revokeDry changes the answers of a dry run to what they would be after the charges were given back.
+// revokeDry is for a dry run in which the custom limiter has not granted. Other rules get the answers without charges.
 func revokeDry(d *decision) {
 	for i := range d.parts {
 		switch p := &d.parts[i]; {
@@ -80,7 +80,7 @@ func revokeDry(d *decision) {
 	}
 }
 
-// findCustom sets d.custom. It returns an error if two rules of d have a custom limiter, or if one has and d reserves units.
+// findCustom sets d.custom. It returns an error if two rules of d have a custom limiter, or if d is a reservation and a rule has one.
 func findCustom(d *decision) error {
 	d.custom = slices.IndexFunc(d.rules, func(r *activeRule) bool { return r.Limiter != nil })
 	switch {

@@ -27,16 +27,16 @@ type decision struct {
 	watch   engine.Stopwatch // started if there is an observer
 
 	rules         []*activeRule    // sorted by inLockOrder: a rule with a custom limiter comes last
-	named         []*activeRule    // memory for the field rules; unused while rules is the shared list of a ruleGroup
+	named         []*activeRule    // memory for the field rules; unused while the field rules has a list that many requests share
 	exempt        []*activeRule    // rules that apply, but do not limit the request; the field rules does not list them
 	ruled         override.Ruling  // what overrides say about the request
-	unasked       []*activeRule    // rules that do not apply: the request lacks their Unit, or is not a reservation
+	unasked       []*activeRule    // rules that do not count the request: it has no cost in their Unit, or they count only reservations
 	resolvedRates map[string]Rate  // rates that an earlier try got from Resolve, by rule name; nil if Resolve must be called
 	spots         []engine.Spot    // the keys in this process and their answers; used only while callers wait for one of these keys
 	waiting       waitline.Request // identifies the request, its keys, and the queue in which it waits; set by gather
 	memoryLine    keytable.Hash    // identifies the queue for the keys of all rules except the one with a custom limiter
-	byResolve     []*activeRule    // in a dry run, those of the field exempt that do not limit the request because of Resolve
-	noStrike      bool             // whether a denial is no strike for a Penalty: the request waits, or others wait before it
+	byResolve     []*activeRule    // in a dry run: the rules in the field exempt that Resolve, or an override, has exempted
+	noStrike      bool             // true if a denial must not count for a Penalty, because this request or others before it wait
 	held          bool             // whether Wait has charged all rules but the one with a custom limiter
 	parts         []engine.Part    // the answers of the rules, in the order of the field rules
 	origins       []origin         // what gave the answer of each rule, in the order of the field rules
@@ -116,7 +116,7 @@ var steps = [...]func(l *RateLimiter, ctx context.Context, d *decision) (answere
 	(*RateLimiter).replay,       // answers from the record of an earlier grant of the same request
 	(*RateLimiter).standBehind,  // denies if other callers wait for the store or the custom limiter
 	(*RateLimiter).decideByKeys, // decides by keys in this process or in the store
-	(*RateLimiter).askCustom,    // asks the custom limiter, after the rules without one
+	(*RateLimiter).askCustom,    // asks the custom limiter, if a rule has one; all other rules have decided before
 }
 
 // decide calls the functions in steps for d, which the method prepare has filled in, and returns the answer.
@@ -153,7 +153,7 @@ func (l *RateLimiter) decideByKeys(ctx context.Context, d *decision) (answered b
 	return false, nil
 }
 
-// answered finishes a decided d: it counts d, calls the observer, and returns the answer.
+// answered finishes d when all its rules have answered: it counts d, calls the observer, and returns the answer.
 func (l *RateLimiter) answered(ctx context.Context, d *decision) (res Result, err error) {
 	if d.Replayed && d.order.Mode.Charges() {
 		for i := range d.rules {
@@ -253,7 +253,7 @@ func (d *decision) prepare(set *ruleSet, overrides override.At) error {
 	return nil
 }
 
-// leaveOut adds the rule r to list, which has rules that do not decide. The caller then removes r from d.rules.
+// leaveOut adds the rule r, which does not decide, to d.exempt or d.unasked. The caller then removes r from d.rules.
 func leaveOut(d *decision, list *[]*activeRule, r *activeRule) {
 	if *list = append(*list, r); len(d.named) == 0 {
 		d.named = append(d.named, d.rules...) // a copy, because other requests share the list

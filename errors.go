@@ -64,7 +64,7 @@ func (e *limiterError) Error() string { return fmt.Sprintf("rules[%q].limiter: %
 
 func (e *limiterError) Unwrap() error { return e.err }
 
-// errOverflown is the error of Reset for a key that shares a budget with other keys, if that budget denies the key.
+// errOverflown is the error of Reset for a key that shares a budget with other keys, if that budget would deny a request.
 var errOverflown = fmt.Errorf("%w: the key has no state of its own, and the budget that such keys share denies it", ErrNotReset)
 
 // errZeroLimiter is returned by the methods of a limiter that no constructor has made.

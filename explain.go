@@ -33,7 +33,7 @@ type Explanation struct {
 	// Result is what Check would return.
 	Result Result
 
-	// Override is the block that denies the request, or nil. No rule is asked then, so Rules is empty.
+	// Override is the block that denies the request, or nil. If there is such a block, no rule is asked, and Rules is empty.
 	Override *Override
 
 	// Rules are the rules that apply, in the order in which the limiter has them, the default rule last.
@@ -44,8 +44,8 @@ type Explanation struct {
 type RuleExplanation struct {
 	Name string // the rule's name
 
-	// Match says why the rule applies: "exact", "prefix" or "default" if it is among the best matches, "named" by
-	// [Request.Rules], or "additional" because of [Rule.Additional]. A rule in [ModeShadow] has the Match of one that enforces.
+	// Match says why the rule applies: "exact", "prefix" or "default" if it is among the best matches, "named" by [Request.Rules], or
+	// "additional" because of [Rule.Additional]. A rule in [ModeShadow] has the Match that it would have if it enforced.
 	Match string
 
 	Pattern string // [Rule.Endpoint], which may be empty
@@ -67,8 +67,8 @@ type RuleExplanation struct {
 	Unit string // [Rule.Unit]
 	Cost int    // how many of these units the request takes; 0 if it has no Costs, because each rule then takes [Request.Cost]
 
-	// AnsweredBy says what has answered for the rule. For a key in this process, it is "unseen" if the key is as if
-	// never used, "own" if the key has state of its own, or "shared" if the key shares a budget because the limiter is
+	// AnsweredBy says what has answered for the rule. For a key in this process, it is "unseen" if no state is kept
+	// for the key, "own" if the key has state of its own, or "shared" if the key shares a budget because the limiter is
 	// full, see [WithMaxKeys]. In all other cases, it is "store"; "policy" for a [FailurePolicy]; "limiter" for a
 	// custom Limiter; "unlimited" if the rule does not limit the request; "replay" if [Explanation.Recorded] is true;
 	// "unasked" if the rule was not asked because other callers wait; "uncounted" if the request does not have the
@@ -114,7 +114,7 @@ type AnsweredBy string
 // and, unless its circuit breaker refuses, the [Store]. Its calls neither open nor close a breaker.
 //
 // A custom [Limiter] is asked for 0 units, so it answers as if asked for one unit, and takes nothing. A Store that does
-// not accept [Ask.Look] is asked likewise if the cost is 1. With a higher cost, the error matches [ErrInvalidConfig].
+// not accept [Ask.Look] is also asked for 0 units if the cost is 1. With a higher cost, the error matches [ErrInvalidConfig].
 func (l *RateLimiter) Explain(ctx context.Context, req Request) (Explanation, error) {
 	d := newDecision(&req, engine.ModeDryRun)
 	defer d.free()

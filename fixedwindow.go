@@ -88,7 +88,7 @@ func (c *fixedWindowConfig) Step(
 	return v, 0
 }
 
-// StepYoung does what Step does for a key that still warms up: its limit is only p.Units units.
+// StepYoung does what Step does for a new key, whose limit is still only p.Units units because the rule has a Warmup.
 func (c *fixedWindowConfig) StepYoung(
 	s *fixedWindowState, _ *fixedWindowConfig, p engine.Portion, now instant, n int64, charge bool,
 ) (v engine.Verdict, delay time.Duration) {

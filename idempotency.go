@@ -56,8 +56,8 @@ func (l *RateLimiter) takesID(req *Request, take bool) error {
 	return &ConfigError{"id", confmap.Describe(req.ID), "must be empty: the limiter has no WithRequestIDs"}
 }
 
-// identify sets d.id, by which records of grants are found. In this process, requests that take from other keys, or
-// take other numbers of units, get other ids. A store compares the rest itself, so the id is of Client and ID only.
+// identify sets d.id, by which the record of an earlier grant is found. In this process, it is a hash of Client, ID, the keys
+// and the numbers of units. With a store, it is a hash of Client and ID only: the store compares the keys and numbers itself.
 func (d *decision) identify() error {
 	d.id = d.request.identity()
 	switch {

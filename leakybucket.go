@@ -104,8 +104,8 @@ func (c *leakyBucketConfig) Step(
 	return v, delay
 }
 
-// StepYoung does what Step does for a key that still warms up and has the portion p of the limit: each unit counts as
-// 1/p units in the queue, and their sum is rounded up. So the room in the queue and its rate grow together.
+// StepYoung does what Step does for a new key, which has only the portion p of the limit because the rule has a Warmup. Each
+// unit counts as 1/p units in the queue, and their sum is rounded up. So the room and the rate of the queue grow with p.
 func (c *leakyBucketConfig) StepYoung(
 	s *leakyBucketState, pace *leakyBucketConfig, p engine.Portion, now instant, n int64, charge bool,
 ) (v engine.Verdict, delay time.Duration) {

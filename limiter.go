@@ -44,7 +44,7 @@ func (k *keyed[S, C]) init(a Algorithm, r Rate, opts []Option, configure func(Ra
 	return nil
 }
 
-// restart forgets what all keys have used, as RateLimiter.restart does.
+// restart forgets what all keys have used. It is called when a clock that was not set yet shows a valid time.
 func (k *keyed[S, C]) restart() {
 	k.changing.Lock()
 	defer k.changing.Unlock()
@@ -69,7 +69,7 @@ func (k *keyed[S, C]) Take(ctx context.Context, key string, n int) (res Result, 
 	return
 }
 
-// Peek returns what Allow would return, but takes nothing: Remaining still counts that unit. An [Observer] does not see it.
+// Peek returns what Allow would return, but takes nothing, so Remaining is not reduced. An [Observer] does not see it.
 func (k *keyed[S, C]) Peek(key string) (res Result) {
 	k.decide(key, 1, false, &res)
 	return
@@ -195,7 +195,7 @@ func (k *keyed[S, C]) decideSolo(key string, n int, charge bool, res *Result) {
 	switch {
 	case k.solo == nil:
 		res.RetryAfter = Never
-	case charge && n == 1 && k.solo.settings.observer == nil: // an observer would see a Request.Cost of 0
+	case charge && n == 1 && k.solo.settings.observer == nil: // an observer must see a Request.Cost of 1, but Allow sets none
 		*res = k.solo.Allow(key, "")
 	case charge:
 		*res, _ = k.takeSolo(context.Background(), key, n)
@@ -213,8 +213,8 @@ func (k *keyed[S, C]) takeSolo(ctx context.Context, key string, n int) (Result, 
 	return k.solo.Check(ctx, req)
 }
 
-// newSolo returns the RateLimiter with one rule, the default rule, that decides for a limiter of the algorithm a at the
-// rate r, which is valid.
+// newSolo returns a RateLimiter whose only rule, the default rule, has the algorithm a and the valid rate r. It decides for
+// a limiter that has a store or an observer.
 func newSolo(a Algorithm, r Rate, set settings) (*RateLimiter, error) {
 	if err := set.named(); err != nil {
 		return nil, err

@@ -95,9 +95,9 @@ func (m *MemoryStore) Once(ctx context.Context, once Attempt, asks []Ask) (resul
 }
 
 // Settle changes the charge that each ask names to N units, as [StoreSettler] says. If it returns an error, it has
-// changed nothing. The error matches [ErrInvalidConfig] for an ask without a Receipt or with an invalid Warmup and, if
-// N is more than Charged, for an unknown algorithm or an invalid rate. It matches [ErrInvalidCount] for a negative N or
-// Charged, and [ErrSettled] for a charge by [AlgorithmInFlight] that is over. If ctx has ended, it is the error of ctx.
+// changed nothing. [ErrInvalidConfig] means that an ask has no Receipt or an invalid Warmup, or that its N is more than Charged
+// and its algorithm is unknown or its rate invalid. [ErrInvalidCount] means that N or Charged is negative. [ErrSettled] means
+// that a charge by [AlgorithmInFlight] has ended. If ctx has ended, the error is that of ctx.
 func (m *MemoryStore) Settle(ctx context.Context, asks []Ask) error {
 	charges, err := m.charges(ctx, asks, func(a *Ask) error {
 		switch {
@@ -134,7 +134,7 @@ func (m *MemoryStore) Reset(ctx context.Context, asks []Ask) error {
 	return err
 }
 
-// Pardon ends the block of the state that each ask names, as [StorePardoner] says. If ctx has ended, it returns its error.
+// Pardon ends the block of the key that each ask names, as [StorePardoner] says. If ctx has ended, it returns the error of ctx.
 func (m *MemoryStore) Pardon(ctx context.Context, asks []Ask) error {
 	charges, err := m.charges(ctx, asks, func(*Ask) error { return nil })
 	if err == nil {
@@ -143,7 +143,7 @@ func (m *MemoryStore) Pardon(ctx context.Context, asks []Ask) error {
 	return err
 }
 
-// SetOverrides sets o for the limiters with this name, as [StoreOverrider] says. If ctx has ended, it returns its error.
+// SetOverrides sets o for the limiters with this name, as [StoreOverrider] says. If ctx has ended, it returns the error of ctx.
 func (m *MemoryStore) SetOverrides(ctx context.Context, limiter string, o []Override) error {
 	if _, err := m.charges(ctx, nil, nil); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (m *MemoryStore) SetOverrides(ctx context.Context, limiter string, o []Over
 	return nil
 }
 
-// OverridesSince returns what has changed since that version, as [StoreOverrider] says. If ctx has ended, it returns its error.
+// OverridesSince returns what has changed since that version, as [StoreOverrider] says, or the error of ctx if ctx has ended.
 func (m *MemoryStore) OverridesSince(ctx context.Context, limiter string, since OverrideVersion) (c OverrideChange, err error) {
 	if _, err := m.charges(ctx, nil, nil); err != nil {
 		return c, err
@@ -197,7 +197,7 @@ func (m *MemoryStore) charges(ctx context.Context, asks []Ask, check func(a *Ask
 		}
 		warmup := a.Warmup.engine()
 		if warmup != nil {
-			warmup.Raise = true // raises a From that is too small for this Rate: Accepts may not have seen the Rate
+			warmup.Raise = true // raise From if it is too small for this Rate: Accepts may not have seen the Rate
 		}
 		charges[i] = engine.Charge{Rule: a.Rule, Algorithm: string(a.Algorithm), Key: a.Key, Rate: engine.Rate(a.Rate), Warmup: warmup,
 			N: int64(a.N), Charged: int64(a.Charged), Shadow: a.Shadow, Look: a.Look, ID: a.Receipt, HoldFor: a.HoldFor,

@@ -39,7 +39,7 @@ const (
 // makes one, however often it tries: a grant when it has its units, or a denial if it is refused.
 //
 // There is one Decision for each request; it names the rule that gave the Result, see [RateLimiter.Check]. There is
-// one more for each rule in [ModeShadow] or [ModeAdvise] that applies. If only such rules apply, there are only theirs.
+// one more for each rule in [ModeShadow] or [ModeAdvise] that applies. If all rules that apply are in these modes, there are only theirs.
 type Decision struct {
 	Rule      string    // name of the rule; empty if no rule applies
 	Algorithm Algorithm // [Rule.Algorithm] of the rule named Rule
@@ -60,7 +60,7 @@ type Decision struct {
 	Unit string // [Rule.Unit] of the rule named Rule
 	Cost int    // how many units of the Unit the request needs; it is 0 only if [Request.Costs] have an N of 0
 
-	Result Result // the answer to the caller or, for a rule that denies nothing, the answer that it would have given
+	Result Result // the answer to the caller or, if Mode is ModeShadow or ModeAdvise, the answer that the rule would have given
 	Source Source // what decided for the rule: its state in this process, a store, a policy and so on
 	Err    error  // the error that the caller gets with the Result: it matches [ErrStore] or [ErrInvalidConfig], or is nil
 
@@ -91,7 +91,7 @@ var sources = [...]Source{
 type origin struct {
 	by       answerer    // what answered for the rule; 0 until the rule is asked
 	rate     Rate        // the rate that a store was asked to decide by, if a store decides
-	resolved engine.Rate // the rate that Rule.Resolve returned, or of an Override; the field Want.Rate of the engine.Part points to it
+	resolved engine.Rate // the rate from Rule.Resolve or from an Override, if there is one; then engine.Part.Want.Rate points to it
 	bar      engine.Bar  // the denials that the rule's Penalty counts, and whether they block the key
 }
 
@@ -111,7 +111,7 @@ func reasonOf(p *engine.Part, o *origin) Reason {
 // verdicts holds the answers of all rules for one request, for the observer.
 type verdicts struct {
 	parts   []engine.Part
-	origins []origin // what answered for each part; nil if the same has answered for all parts, see the field named by
+	origins []origin // what answered for each part; nil if the next field says what answered for all parts
 	by      answerer
 	now     instant // the time of the decision
 	ruled   bool    // whether an override blocks the request, or exempts it from a rule
@@ -211,7 +211,7 @@ func SlogObserver(log *slog.Logger, every time.Duration) Observer {
 
 type slogObserver struct{ log *sample.Log }
 
-// Observe passes what the log shows of the decision d to the log.
+// Observe hands to the log those parts of the decision d that a line of the log shows.
 func (o slogObserver) Observe(ctx context.Context, d Decision) {
 	r, res := &d.Request, &d.Result
 	o.log.Write(ctx, &sample.Decision{
@@ -221,7 +221,7 @@ func (o slogObserver) Observe(ctx context.Context, d Decision) {
 	})
 }
 
-// causeOf returns what has failed in the decision d.
+// causeOf returns what has failed in the decision d, or sample.CauseLimit if nothing has.
 func causeOf(d *Decision) string {
 	var failed *limiterError
 	switch {

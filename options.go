@@ -37,8 +37,8 @@ type settings struct {
 
 const defaultMaxKeys, defaultMaxWaiters = 1 << 20, 1 << 16
 
-// option returns the Option set if wrong is false. If wrong is true, it returns an Option that makes the constructor
-// return an error: the field has this invalid value, for this reason.
+// option returns its last parameter. But if wrong is true, it returns an Option that makes the constructor return an error,
+// which says that the field has this invalid value, and for what reason.
 func option(wrong bool, field string, value any, reason string, set Option) Option {
 	if !wrong {
 		return set
@@ -73,7 +73,7 @@ func WithMaxWaiters(n int) Option {
 
 // WithStore makes a limiter keep its state in the store st, which other processes may share, and decide by the store's
 // clock. Without this option, the state is in this process. A limiter with a store also needs [WithName], so that two
-// services on one store share nothing by accident. [WithFailurePolicy] is for a store that cannot be reached.
+// services on one store share nothing by accident. [WithFailurePolicy] says how to answer while the store cannot be reached.
 func WithStore(st Store) Option {
 	return option(confmap.IsNil(st), "store", st, "must not be nil", func(s *settings) { s.store = st })
 }
@@ -112,7 +112,7 @@ func WithFactory(f *Factory) Option {
 }
 
 // WithOverrides makes a limiter keep its [Override] list in the [Store], for all limiters with the same name there, and
-// obey that list. Other processes obey a change within a second of their next decision, and the time limit of the Store.
+// obey that list. Other processes that decide read the list once a second, in the background, and then obey its changes.
 // If the Store cannot be reached, the last copy of the list holds. The option has no effect outside a [RateLimiter].
 func WithOverrides() Option { return func(s *settings) { s.overrides = true } }
 

@@ -28,9 +28,9 @@ const (
 
 // An Override is an exception from the rules for one client or for some addresses. [RateLimiter.Override] sets it.
 //
-// For each rule, the most specific Override decides: one of the Client before those of addresses, a longer prefix before
-// a shorter one, one that names the rule before one for all rules, and of equal ones, a block, then an exemption, then a
-// rate. If a block decides for one of the rules, the request is denied, and no rule is asked.
+// For each rule, the most specific Override decides: one for the Client before one for an address, a longer prefix before
+// a shorter one, and one that names the rule before one for all rules. Of equal ones, a block comes before an exemption, and
+// an exemption before a rate. If a block decides for one of the rules, the request is denied, and no rule is asked.
 type Override struct {
 	// Client or IP says whom the Override is for; the other one is empty. Client has at most 4096 bytes. IP is an address
 	// such as "203.0.113.9", or a prefix such as "10.0.0.0/8". If [Request.IP] is a prefix itself, a block applies if
@@ -43,23 +43,23 @@ type Override struct {
 	Rules []string `json:"rules,omitempty"`
 
 	// Effect is one of the constants. The empty Effect lifts the Overrides of this Client or IP: all of them or, with
-	// Rules, those that have the same Rules. Those of a file stay: they are lifted in the file.
+	// Rules, those that have the same Rules. Overrides from a file stay: remove them from the file.
 	Effect string `json:"effect,omitempty"`
 
 	// Rate is the limit of each key, for EffectRate. It applies to those of the Rules whose keys belong to one client (for
-	// a Client) or to one address (for an IP). With the Algorithm of a window, it has the Per of the rule. If a change of
-	// a rule makes the Rate unfit for it, the Override has no effect on this rule.
+	// a Client) or to one address (for an IP). For a rule that counts in windows, it must have the Per of that rule. If a change
+	// of a rule makes the Rate unfit for that rule, the Override has no effect on this rule.
 	Rate Rate `json:"rate,omitzero"`
 
-	// Until is when the Override ends; the zero Time means that it lasts until it is lifted. A caller of Wait who already stands
-	// in line keeps his exemption or Rate until he is served.
+	// Until is when the Override ends; the zero Time means that it lasts until it is lifted. A request that waits at
+	// that time, in a call of Wait, keeps its exemption or Rate until it is served.
 	Until time.Time `json:"until,omitzero"`
 
 	// Note is a text for people, of at most 256 bytes: who has set it, and why.
 	Note string `json:"note,omitempty"`
 }
 
-// OverrideStats count the requests that an [Override] has changed, since the limiter was made, and the Overrides.
+// OverrideStats count the requests that an [Override] has affected since the limiter was made, and the Overrides in force.
 type OverrideStats struct {
 	Blocked  uint64 // requests that a block has denied
 	Exempted uint64 // requests that an exemption has freed from at least one rule
@@ -105,16 +105,16 @@ func (l *RateLimiter) initOverrides() error {
 	return nil
 }
 
-// Override sets each Override in o, or lifts others if its Effect is empty: all of them, or none if there is an error. It
-// takes the place of one with the same Client or IP, the same Effect and the same Rules in any order. Overrides stay when
-// the rules change. Callers of Wait whom a change concerns are decided on anew and keep their places, but one who is blocked
-// loses it.
+// Override sets the Overrides in o; an Override with an empty Effect lifts others. If there is an error, nothing changes. A new
+// Override replaces the one with the same Client or IP, the same Effect and the same Rules in any order. Overrides stay when
+// the rules change. A caller of Wait whom a change concerns is decided on again, and keeps the place in the queue unless it is
+// now blocked.
 //
 // Without [WithOverrides], the Overrides are those of this process, at most 65,536. With it, they are in the [Store], at most
-// 10,000, and this process obeys at once. A block is also denied what was granted before to the same [Request.ID].
+// 10,000, and this process obeys at once. A block also denies a retry, by [Request.ID], of a granted request.
 //
 // If o has a mistake, the error lists all of them and matches [ErrInvalidConfig] or [ErrUnknownRule]. If the Store cannot be
-// reached, it matches [ErrStore].
+// reached, the error matches [ErrStore].
 func (l *RateLimiter) Override(ctx context.Context, o ...Override) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
@@ -139,9 +139,9 @@ func (l *RateLimiter) Override(ctx context.Context, o ...Override) error {
 	return nil
 }
 
-// ReloadOverrides sets the Overrides that a file has, which are those of this process. They take the place of those that the
-// last call of ReloadOverrides or [RateLimiter.ReloadAll] has set; all others stay. An Override that has ended is left out.
-// The other errors are those of [RateLimiter.Override].
+// ReloadOverrides sets Overrides that were read from a file, in this process only. They replace the Overrides that the last
+// call of ReloadOverrides or [RateLimiter.ReloadAll] has set; all others stay. An Override that has ended is no error, but is
+// left out. The errors are those of [RateLimiter.Override].
 func (l *RateLimiter) ReloadOverrides(o ...Override) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
@@ -166,7 +166,7 @@ func (l *RateLimiter) Overrides(ctx context.Context) ([]Override, error) {
 // OverrideStats returns how many requests Overrides have changed, and how many Overrides there are.
 func (l *RateLimiter) OverrideStats() OverrideStats { return OverrideStats(l.overrides.Stats()) }
 
-// wallOf returns the time of the clock c or, if it is nil, that of the machine's clock that people read.
+// wallOf returns the time of the clock c or, if c is nil, the machine's wall-clock time.
 func wallOf(c Clock) time.Time {
 	if c != nil {
 		return c.Now()
@@ -174,7 +174,7 @@ func wallOf(c Clock) time.Time {
 	return time.Now().Round(0)
 }
 
-// entriesOf converts all to the form in which package override keeps them.
+// entriesOf converts Overrides to the form in which package override keeps them.
 func entriesOf(all []Override) []override.Entry {
 	return override.NewEntries(mirror.To[[]override.Override](all))
 }
@@ -187,7 +187,7 @@ func overridesOf(entries []override.Entry) []Override {
 // overrideOf returns the Override of e, or nil if e is nil.
 func overrideOf(e *override.Entry) *Override { return mirror.To[*Override](e.Plain()) }
 
-// setOverrides sets the Overrides o, which are valid, in a layer of b. In the layer of the file, they replace all others.
+// setOverrides sets the valid Overrides o in b. If layer is override.File, they replace all that a file has set before.
 func setOverrides(b *override.Board, layer override.Layer, o []Override) error {
 	if n, ok := b.Apply(layer, entriesOf(o), layer == override.File); !ok {
 		return &ConfigError{"overrides", n, "must be at most " + strconv.Itoa(override.MaxOwn)}
@@ -195,14 +195,14 @@ func setOverrides(b *override.Board, layer override.Layer, o []Override) error {
 	return nil
 }
 
-// checkOverrides returns everything that is wrong with the Overrides in all, which l is to set in this layer, for the rules in
-// set.
+// checkOverrides returns all mistakes in the given Overrides, which code or a file (layer says which) wants to set in l when l
+// has the rules of the given set.
 func checkOverrides(l *RateLimiter, set *ruleSet, layer override.Layer, all []Override) error {
 	in := mirror.To[[]override.Override](all)
 	if field, value, reason := override.CheckList(in, layer); field != "" {
 		return &ConfigError{field, value, reason}
 	}
-	var now time.Time // all are in the future of the zero Time: those in a file that have ended are left out
+	var now time.Time // zero for a file, so that no Override has ended yet: ended ones in a file are no error
 	if layer != override.File {
 		now = l.overrides.Time()
 	}
@@ -294,8 +294,8 @@ func strike(d *decision) {
 	}
 }
 
-// pardon ends the running blocks of those whom the Overrides in all name, all of which have EffectPardon. With a store, it
-// can find only the keys that are of the client alone, or of the address alone.
+// pardon ends the running blocks of the clients and addresses that the given Overrides name; all have EffectPardon. In a
+// store, it can end only the blocks of keys that are made of the client alone, or of the address alone.
 func pardon(ctx context.Context, l *RateLimiter, all []Override) error {
 	var asks []Ask
 	var here []func() // pardon in this process
@@ -310,7 +310,7 @@ func pardon(ctx context.Context, l *RateLimiter, all []Override) error {
 				continue
 			}
 			asks = append(asks, r.ask(&Request{Client: whom.Client, IP: whom.IP}, r.Rate))
-			if given := all[i].IP; given != whom.IP { // the key may have the address as the operator writes it
+			if given := all[i].IP; given != whom.IP { // the key may have the address as the Override spells it
 				asks = append(asks, r.ask(&Request{IP: given}, r.Rate))
 			}
 		}

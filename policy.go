@@ -46,7 +46,7 @@ func (p FailurePolicy) verdict(rate Rate) engine.Verdict {
 	return engine.Verdict{Limit: -1, Left: -1}
 }
 
-// local reports whether the policy p is one of FailLocal.
+// local reports whether the policy p was made by the function FailLocal.
 func (p FailurePolicy) local() bool { return p.is.Name == ruleconfig.Local }
 
 // String returns the policy as a config spells it, such as "open", "closed" or "local:4", or "inherit" if p is zero.

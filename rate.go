@@ -92,7 +92,7 @@ func (r Rate) bucket() (exact.Bucket, error) {
 	return exact.NewBucket(int64(r.Requests), int64(r.Per), int64(r.burst())), nil
 }
 
-// withoutBurst validates r for an algorithm that has no burst. of is what the error calls the algorithm.
+// withoutBurst validates r for an algorithm that has no burst. The parameter is the name of the algorithm for the error.
 func (r Rate) withoutBurst(of string) error {
 	if r.Burst <= 0 {
 		return r.Validate()
@@ -167,15 +167,15 @@ func (w Warmup) engine() *engine.Warmup {
 // fits returns an error if the Warmup w would grant a new key no unit at the rate r, and otherwise nil.
 func (w Warmup) fits(r Rate) error { return joinFaults(ruleconfig.Warmup(w).Misfit(ratetext.Rate(r))) }
 
-// validate returns all that makes the Warmup w invalid for every rate, joined, or nil. Each error has a field of Warmup.
+// validate returns all errors that make the Warmup w invalid for every rate, joined, or nil. Each error names a field of Warmup.
 func (w Warmup) validate() error { return joinFaults(ruleconfig.Warmup(w).Faults()) }
 
-// A Penalty makes a rule block a key for some time after many denials. The zero Penalty does not.
+// A Penalty makes a rule block a key for some time after many denials. The zero Penalty blocks no key.
 //
 // A denial by the rule is a strike. If a key has After strikes within the time Within, it is blocked for the time For: all
 // its requests are denied, with [ReasonPenalty]. While a key is blocked, denials are no strikes, so a client who goes on
 // sending is not blocked for longer. Not every denial is a strike: only one by the key's own state, of a request that does
-// not wait. A denial because others wait, or by a [FailurePolicy], and the repeated answer of a retry are none.
+// not wait. A denial because others wait, a denial by a [FailurePolicy], and the repeated answer of a retry are no strikes.
 //
 // [RateLimiter.Reset] ends the block of a key, and so does an [Override] with [EffectPardon].
 type Penalty struct {
@@ -183,10 +183,10 @@ type Penalty struct {
 	Within time.Duration // how long strikes count together, from the first one: from a microsecond to 366 days
 	For    time.Duration // how long the first block lasts: from a microsecond to 366 days
 
-	// If Most is not 0, a block that begins less than Most after the end of the last one lasts twice as long as that, but
-	// no longer than Most. Most is at least For, and at most 366 days.
+	// If Most is not 0, a block that begins less than Most after the end of the last one lasts twice as long as
+	// the last one, but no longer than Most. Most is at least For, and at most 366 days.
 	Most time.Duration
 }
 
-// validate returns all that makes the Penalty p invalid, joined, or nil. Each error has a field of Penalty.
+// validate returns all errors that make the Penalty p invalid, joined, or nil. Each error names a field of Penalty.
 func (p Penalty) validate() error { return joinFaults(ruleconfig.Penalty(p).Faults()) }
