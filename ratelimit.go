@@ -148,15 +148,15 @@ func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err e
 }
 
 // CheckAll decides as [RateLimiter.Check] does. It also appends the Result of each rule in [ModeEnforce] or [ModeAdvise]
-// to the slice each, and returns the extended slice. The Results are in the order of the rules, the default rule last, and
-// [Result.Rule] names the rule. A rule that does not limit the request is included, with Limit and Remaining -1. If
-// the slice each has enough capacity, CheckAll allocates nothing.
+// to the slice that is passed to it, and returns the extended slice. The Results are in the order of the rules, the
+// default rule last, and [Result.Rule] names the rule. A rule that does not limit the request is included, with Limit
+// and Remaining -1. If the passed slice has enough capacity, CheckAll allocates nothing.
 //
-// The Result of a rule is what it would have answered alone. If the request was denied, a rule that alone would grant
-// it has Allowed set, and Remaining is not reduced, because nothing was taken. If another rule denies the request,
-// CheckAll calls Take of a custom [Limiter] with 0 units: its Result is the answer for one unit. If Take fails, the
-// rule's [FailurePolicy] answers, and [RuleStats] count the error. If a [Store] or custom Limiter decides and callers
-// wait for the same keys, CheckAll does not call it: all rules but the binding one have Limit and Remaining -1.
+// The Result of a rule is what the rule would have answered alone. If the request was denied, a rule that alone would
+// grant it has Allowed set, and Remaining is not reduced, because nothing was taken. If another rule denies the request,
+// CheckAll calls Take of a custom [Limiter] with 0 units, and the Limiter answers as for one unit. If Take fails, the
+// rule's [FailurePolicy] answers, and [RuleStats] count the error. If callers already wait for a [Store] or a custom
+// Limiter with the same keys, CheckAll calls neither: all rules but the one that denies have Limit and Remaining -1.
 //
 // If Check would return the zero Result with an error, CheckAll appends nothing.
 func (l *RateLimiter) CheckAll(ctx context.Context, req Request, each []Result) (res Result, all []Result, err error) {
@@ -225,11 +225,11 @@ func (l *RateLimiter) StoreStats() (s StoreStats) {
 //   - the keys that the request shares with others, by [KeyEndpoint] and [KeyGlobal], only if req.Rules names the rule.
 //
 // Reset skips a rule whose Key has a part that req does not have: rules by IP if req has no IP, and rules by
-// client and endpoint if it has no Endpoint. To reset a custom [Limiter], it calls the method Reset(key string)
-// error of that Limiter. It skips a Limiter without this method. Tier and Cost have no effect.
+// client and endpoint if it has no Endpoint. If a custom [Limiter] has a method Reset(key string) error, Reset calls
+// this method; it skips any other custom Limiter. The Tier and the Cost of req have no effect.
 //
-// A key that was never used can be reset. The error matches [ErrNotReset] if there is no key to reset, or if a key
-// has no state of its own (see [WithMaxKeys]) and the budget that such keys share denies it. The error matches
+// A key that was never used can be reset. The error matches [ErrNotReset] if there is no key to reset, or if a key that
+// has no state of its own (see [WithMaxKeys]) is denied by the budget that such keys share. The error matches
 // [ErrStore] if the [Store] has failed. An error of a custom Limiter is returned unchanged. Despite these errors, all
 // other keys are reset. If req.Rules has an unknown name, nothing is reset and the error matches [ErrUnknownRule].
 func (l *RateLimiter) Reset(ctx context.Context, req Request) error {
@@ -321,8 +321,8 @@ func (l *RateLimiter) plainGroup(ctx context.Context, req *Request) *ruleGroup {
 }
 
 // takePlain decides on req by the plain group g and writes the answer to res. If done is false, the general path has
-// to decide. If the circuit breakers refuse a call of the store, the keys for FailLocal in this process decide, and
-// err says why the call was refused. takePlain allocates nothing.
+// to decide. If the circuit breakers refuse a call of the store, the counts that this process keeps for the policy
+// FailLocal decide, and err says why the call was refused. takePlain allocates nothing.
 func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request, res *Result) (done bool, err error) {
 	if req.ID != "" {
 		return l.replayPlain(g, req, res), nil

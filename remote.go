@@ -41,7 +41,7 @@ func newStoreCaller(set *settings, t *engine.Timeline) *storeCaller {
 	return c
 }
 
-// heldFor returns how long the store keeps a request in flight that the ask, for Settle, should end; otherwise 0.
+// heldFor returns for how long a failed call of Settle with the ask is repeated: Rate.Per if it ends a running request, otherwise 0.
 func heldFor(a *Ask) time.Duration {
 	if a.Algorithm != AlgorithmInFlight || a.N > 0 {
 		return 0
@@ -49,7 +49,7 @@ func heldFor(a *Ask) time.Duration {
 	return a.Rate.Per
 }
 
-// attemptOf returns the Attempt by which the store finds the grant of req, or records it; with look, it only looks.
+// attemptOf returns the Attempt by which the store finds an earlier grant of req. If look is false, the store also records a new grant.
 func (c *storeCaller) attemptOf(req *Request, look bool) *Attempt {
 	return &Attempt{Client: req.Client, ID: req.ID, TTL: c.settings.requestIDs, Look: look}
 }
@@ -58,7 +58,7 @@ func (c *storeCaller) attemptOf(req *Request, look bool) *Attempt {
 type remoteRule struct {
 	name   string // name of the rule in the store, as in Ask.Rule
 	policy FailurePolicy
-	local  engine.Keys // made by engine.NewFallback: decide while the store fails if the policy is FailLocal; nil for any other policy
+	local  engine.Keys // the counts that decide while the store fails, if the policy is FailLocal; nil for any other policy
 }
 
 // newRemoteRule returns the remoteRule of r, with new keys in this process if the policy is FailLocal.
@@ -72,7 +72,7 @@ func (c *storeCaller) newRemoteRule(r *activeRule, policy FailurePolicy) (remote
 	}
 	switch {
 	case !policy.local():
-	case r.holds(): // not NewFallback, which learns from the store: the store also counts what runs in other processes
+	case r.holds(): // not NewFallback: it takes over the store's counts, which include what runs in other processes
 		remote.local, err = inFlight.keys(c.time, r.rates().Share(policy.is.Replicas), c.settings.maxKeys)
 	default:
 		remote.local, err = engine.NewFallback(c.time, r.rates().Share(policy.is.Replicas), c.settings.maxKeys, algorithms[r.Algorithm].keys)
@@ -102,7 +102,7 @@ func (c *storeCaller) activate(a, old *activeRule) (commit func(now instant), er
 // partOf returns which part of the store holds the state of the rule r for req: one bit of the result is set.
 func (c *storeCaller) partOf(r *activeRule, req *Request, rate Rate) uint64 {
 	if !c.HasParts() {
-		return 1 // as PartsOf does, but without the text of the key
+		return 1 // what PartsOf would return, but the text of the key need not be made
 	}
 	return c.PartsOf(r.ask(req, rate))
 }
@@ -127,8 +127,8 @@ func (r *activeRule) ask(req *Request, rate Rate) Ask {
 	return ask
 }
 
-// refusal returns the error with which the circuit breakers now refuse a call for req, to which only the rule r applies. It
-// returns nil if they may permit the call. The result now is 0 if the clock was not read.
+// refusal returns the error with which the circuit breakers at present refuse a call for req, to which only the rule r
+// applies. The error is nil if they may permit the call. The first result is the time, or 0 if the clock was not read.
 func (c *storeCaller) refusal(r *activeRule, req *Request) (now instant, err error) {
 	if c.Breakers.Refusing() {
 		now = c.time.Now()
@@ -137,8 +137,8 @@ func (c *storeCaller) refusal(r *activeRule, req *Request) (now instant, err err
 	return now, err
 }
 
-// knownDenied reports whether the store knows, without a call, that it would deny req, which takes n units from r, its
-// only rule. If so, knownDenied counts the denial and writes it to res.
+// knownDenied reports whether the store knows, without a call, that it would deny n units to req. The rule r is the only
+// one that applies to req. If the result is true, knownDenied has counted the denial and written it to res.
 func (c *storeCaller) knownDenied(r *activeRule, req *Request, n int64, res *Result) bool {
 	if c.denier == nil || len(r.Tiers) > 0 {
 		return false
@@ -153,7 +153,7 @@ func (c *storeCaller) knownDenied(r *activeRule, req *Request, n int64, res *Res
 	return denied
 }
 
-// decide asks the store for the decision d. If the store fails, failure policies decide. No custom limiter is called.
+// decide asks the store for the decision d. If the store fails, failure policies decide. decide calls no custom limiter.
 func (c *storeCaller) decide(ctx context.Context, d *decision) error {
 	parts := c.resolveAll(d)
 	if d.term > 0 {
@@ -190,7 +190,7 @@ func (c *storeCaller) resolveAll(d *decision) (parts uint64) {
 	return parts
 }
 
-// asksFor returns the asks for the units of d, at the rates that resolveAll has found. Their charges are final.
+// asksFor returns an Ask for each rule of d that the store decides, at the rate that resolveAll has found. No Receipt is set.
 func asksFor(d *decision) []Ask {
 	asks := make([]Ask, len(d.stored()))
 	for i, r := range d.stored() {
@@ -250,9 +250,9 @@ func (c *storeCaller) ask(ctx context.Context, d *decision, pass breaker.Pass, c
 	return err
 }
 
-// look asks the store for the answer to d, a dry run, which charges nothing: with Ask.Look or, if the store does not
-// accept Look, for 0 units. refused is an error if the store does not accept Look and the cost is above 1. The circuit
-// breakers of these parts may refuse the call, but do not learn how it ends.
+// look asks the store for the answer to d, a dry run that charges nothing. It sets Ask.Look or, if the store does not
+// accept this field, asks for 0 units. If the store does not accept Look and the cost is above 1, refused is an error.
+// The circuit breakers of these parts may refuse the call, but do not learn how it ends.
 func (c *storeCaller) look(ctx context.Context, d *decision, parts uint64) (err, refused error) {
 	asks, reason := asksFor(d), errors.New("it has no method Accepts")
 	if accepting, ok := c.settings.store.(StoreAccepter); ok {
@@ -271,7 +271,7 @@ func (c *storeCaller) look(ctx context.Context, d *decision, parts uint64) (err,
 		a := &asks[i]
 		if a.Look = !byZero; byZero {
 			a.N = 0
-		} else { // the dry run sends the same fields as Check, so that the store accepts either both or neither
+		} else { // the dry run sends the same fields as Check, so that the store accepts both calls or refuses both
 			a.Receipt, a.HoldFor = receipt.Receipt, receipt.HoldFor
 		}
 	}
@@ -371,7 +371,7 @@ func (c *storeCaller) giveBack(ctx context.Context, d *decision) error {
 		case err != nil:
 			r.totals.Add(counters.Errors, 1)
 		default:
-			p.Left = min(p.Left+p.N, p.Limit) // these are answers of the store: after answers of policies, asks is empty
+			p.Left = min(p.Left+p.N, p.Limit) // the store gave this answer: if policies had answered, asks would be empty
 		}
 	}
 	return err
@@ -382,7 +382,7 @@ func (c *storeCaller) fallBack(d *decision, err error) {
 	d.failed = storeError(err)
 	for i, r := range d.stored() {
 		p, o := &d.parts[i], &d.origins[i]
-		o.by, p.Delay = byPolicy, 0 // no Delay: it may be that of an earlier call for d, which did not fail
+		o.by, p.Delay = byPolicy, 0 // an earlier call for d, which did not fail, may have set a Delay
 		if p.Keys = r.remote.local; p.Keys == nil {
 			p.Verdict = r.remote.policy.verdict(o.rate)
 		} else if p.Want.Rate != nil {
@@ -413,7 +413,7 @@ func (c *storeCaller) setResults(d *decision, results []Result) {
 	d.Late = d.Late && d.Passes
 }
 
-// remember tells the keys for FailLocal how many units a key has left in the store, divided by the replicas.
+// remember stores, for the policy FailLocal, the share of this process in the units that the key of p has left in the store.
 func (r *activeRule) remember(p *engine.Part) {
 	remote, want := r.remote, p.Want
 	if remote.local == nil || p.Limit < 0 || r.holds() {

@@ -26,7 +26,7 @@ type Request struct {
 	// Tier is the client's plan, such as "paid". It selects the rate among [Rule.Tiers].
 	Tier string
 
-	// Attrs are further properties of the request by name, such as its tenant. A rule by [KeyAttr] has a budget for each.
+	// Attrs are further properties of the request by name, such as its tenant. [KeyAttr] makes a budget for each value.
 	Attrs map[string]string
 
 	// Rules are the names of the rules that apply to the request, in place of those that match Endpoint. A rule that is
@@ -37,9 +37,9 @@ type Request struct {
 	Cost int
 
 	// Costs are what the request costs in other units, such as tokens or bytes, for the rules with a [Rule.Unit]: at most
-	// 16, each unit once. If Costs contain the Unit "", its N replaces Cost, and an N of 0 means that no rule that counts
-	// requests applies. A rule with another Unit does not apply if Costs lack its Unit. If the N of its Unit is 0, the
-	// rule charges nothing, but denies if it has no unit left. Do not change the slice until the call returns.
+	// 16, each unit once. A rule with a Unit does not apply if Costs lack this Unit. If they have it with an N of 0, the
+	// rule charges nothing, but denies if it has no unit left. An N for the Unit "" replaces Cost; if this N is 0, the
+	// rules that count requests do not apply. Do not change the slice until the call returns.
 	Costs []Cost
 
 	// ID, if not empty, identifies the request. A request that is sent again with the same ID gets the first answer
@@ -109,7 +109,7 @@ func orBackground(ctx context.Context) context.Context {
 	return ctx
 }
 
-// identity returns a hash of the Client and the ID of req. The caller adds the keys and the numbers of units.
+// identity returns a hash of the Client and the ID of req. The caller adds the keys and the numbers of units to it.
 func (req *Request) identity() keytable.Hash { return keytable.HashOfPair(req.Client, req.ID) }
 
 // A KeyType says which requests share a budget in a [Rule]. The empty KeyType is [KeyUser].

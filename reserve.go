@@ -21,19 +21,19 @@ import (
 // than reserved, the excess is charged when the Reservation is settled, even past the limit: the key then has 0
 // Remaining, and RetryAfter includes the excess.
 //
-// If a Reservation is never settled, its units stay charged like the units of any granted request. What it has in
-// flight, by rules with [AlgorithmInFlight], ends when it is done, settled or canceled.
+// If a Reservation is never settled, its units stay charged like the units of any granted request. For rules with
+// [AlgorithmInFlight], the request runs until its Reservation is done, settled or canceled, or for [Rate.Per] at most.
 //
-// A Reservation is safe for concurrent use by multiple goroutines. A nil or zero Reservation was denied.
+// A Reservation is safe for concurrent use by multiple goroutines. A nil or zero Reservation counts as denied.
 type Reservation struct {
 	limiter   *RateLimiter
 	result    Result
-	breakdown *breakdown // nil if one rule of this process applies, and the request has no Costs
+	breakdown *breakdown // nil if a single rule applies, its state is in this process, and the request has no Costs
 
 	mu      sync.Mutex // held while a method changes the fields below, or the charges in the breakdown
 	settled bool       // whether the units are settled
 	done    bool       // whether the units are settled and nothing is in flight any more
-	one     [1]charge  // the only charge if the breakdown is nil; otherwise memory for the first one, so that it allocates nothing
+	one     [1]charge  // the only charge if breakdown is nil; otherwise memory for the first of breakdown.charges
 }
 
 // A breakdown lists what a reservation costs by unit, and its answers and charges by rule.
@@ -41,15 +41,15 @@ type breakdown struct {
 	costs   []Cost   // what the request costs in each of its units; nil if it has no Costs
 	each    []Result // the Result of each rule in ModeEnforce
 	charges []charge
-	asks    []Ask // for Settle, with an N of 0: one for each of the charges if they are in the store; otherwise nil
+	asks    []Ask // one for each of the charges, for Settle of the store, with N still 0; nil if the store has no charge
 
 	ctx    context.Context // the context of Reserve, without its cancellation
 	failed bool            // whether a call of SettleCosts has failed, and may be repeated
-	tried  []Cost          // the used units that were passed to that call
+	tried  []Cost          // the used units that were passed to the failed call
 }
 
-// A charge describes what one rule has charged for a reservation. If the rule holds, a charge in the store can have a
-// receipt in this process, too.
+// A charge describes what one rule has charged for a reservation. A charge in the store can have a receipt in this
+// process, too, if the rule has AlgorithmInFlight.
 type charge struct {
 	rule    *activeRule // the rule whose keys were charged; it may have been replaced since
 	hash    keytable.Hash
@@ -63,9 +63,9 @@ type charge struct {
 // [Reservation.Result] says whether they were granted; if not, nothing was taken. When the work is done, call
 // [Reservation.Settle] with the number of units that it has used, or [Reservation.Cancel], which may be deferred.
 //
-// Units can be given back within term, from a microsecond to 24 hours, by the clock of the limiter or of its [Store].
-// After that, all reserved units stay charged. A key can have at most 1,024 open reservations, and a rule as many as
-// [WithMaxKeys] says; beyond that, the units of the oldest ones stay charged.
+// The parameter term says for how long units can be given back: from a microsecond to 24 hours, by the clock of the
+// limiter or of its [Store]. After that, all reserved units stay charged. A key can have at most 1,024 open
+// reservations, and a rule as many as [WithMaxKeys] says; beyond that, the units of the oldest ones stay charged.
 //
 // If there is no answer, the Reservation is nil. The error then matches [ErrInvalidCount], [ErrUnknownRule] or
 // [ErrInvalidConfig] (if term is out of range, a rule has a custom [Limiter], or the Store cannot give units back),
@@ -97,7 +97,7 @@ func (l *RateLimiter) Reserve(ctx context.Context, req Request, term time.Durati
 }
 
 // ReserveWait waits until every rule for req has its units left, as [RateLimiter.Wait] does, and then takes them as
-// [RateLimiter.Reserve] does. Callers are served in their order. A [Reservation] that ends wakes the next one.
+// [RateLimiter.Reserve] does. Callers are served in their order. A [Reservation] that ends wakes the next caller.
 //
 // If a rule with [AlgorithmInFlight] makes the request wait, nobody knows for how long: such a wait is never refused
 // because of the deadline of ctx, but ends when ctx does. If the request is refused, the Reservation has the denial as
@@ -119,7 +119,7 @@ func (l *RateLimiter) ReserveWait(ctx context.Context, req Request, term time.Du
 	return r, err
 }
 
-// reserves returns an error if l cannot reserve units for the time term.
+// reserves returns an error if term is out of range, or if the store of l cannot give units back.
 func (l *RateLimiter) reserves(term time.Duration) error {
 	if !validTerm(term) {
 		return &ConfigError{"term", term, termRange}
@@ -175,7 +175,7 @@ func (r *Reservation) addAll(d *decision) {
 			continue
 		case o.by == byStore:
 			r.breakdown.asks = append(r.breakdown.asks, chargedAsk(d, i))
-			if rule.holds() && rule.local != nil { // FailLocal counts what this process has in flight, whoever granted it
+			if rule.holds() && rule.local != nil { // FailLocal counts all that runs in this process, also if the store granted it
 				c.receipt = rule.local.Exceed(p.Hash, p.Want, d.Now, p.N)
 			}
 		case p.Keys == nil:
@@ -219,7 +219,7 @@ func (r *Reservation) costs() []Cost {
 	return r.breakdown.costs
 }
 
-// charges returns what r has charged, and the asks for it if it is in the store.
+// charges returns the charges of r and, if they are in the store, the asks by which the store settles them.
 func (r *Reservation) charges() (charges []charge, asks []Ask) {
 	switch {
 	case r.breakdown != nil:

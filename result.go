@@ -76,7 +76,7 @@ type Reason = string
 
 // The values of [Result.Reason].
 const (
-	// ReasonBusy is for a rule with [AlgorithmInFlight]: other requests are running. RetryAfter is then only a bound. If
+	// ReasonBusy is for a rule with [AlgorithmInFlight]: other requests are running. RetryAfter is then an upper bound. If
 	// another rule denies the request too, the Result is that of the other rule.
 	ReasonBusy Reason = "busy"
 

@@ -59,7 +59,7 @@ type Rule struct {
 
 	// Unit is what the rule counts: "" for requests, or a name such as "tokens" or "bytes", of at most 64 lower-case
 	// letters, digits, "-", "_" and ".". A request says by [Request.Costs] how many units it costs; a rule with a Unit
-	// does not apply to a request without this Unit. If a change of the rule changes the Unit, all keys are new.
+	// does not apply to a request without this Unit. If the Unit of a rule is changed, its keys lose what they have used.
 	Unit string
 
 	// Rate is the limit of each key.
@@ -83,12 +83,12 @@ type Rule struct {
 	Mode Mode
 
 	// Warmup makes the limit of a new key lower at first. A rule with a Limiter cannot have a Warmup. A rate from Tiers
-	// or Resolve with fewer Requests than Warmup.From is the full limit from the beginning. If a change of the rule
-	// only changes the Warmup, each key continues its warm-up. If it adds or removes the Warmup, all keys are new.
+	// or Resolve with fewer Requests than Warmup.From is the full limit from the beginning. If a change of the rule only
+	// changes the Warmup, each key continues its warm-up. If it adds or removes the Warmup, all keys start as new keys.
 	Warmup Warmup
 
 	// Penalty blocks a key for some time after many denials. A rule with a Limiter or with [AlgorithmInFlight] has none. If
-	// a change of the rule keeps its keys, their strikes and blocks are kept, and the new Penalty applies from then on.
+	// a change of the rule keeps its keys, their counted denials and blocks are kept, and the new Penalty then applies.
 	Penalty Penalty
 
 	// OnStoreError is the policy that answers for this rule while the [Store] cannot be reached, or if its Limiter
@@ -148,8 +148,8 @@ var modes = []string{string(ModeEnforce), string(ModeShadow), string(ModeAdvise)
 
 // A ruleCheck checks a list of rules, one after the other, and collects all problems.
 type ruleCheck struct {
-	store     Store             // the limiter's store; nil for state in this process
-	supports  func(a Ask) error // asks the store whether it can decide on an Ask; nil if it cannot be asked
+	store     Store             // the limiter's store; nil if the state is in this process
+	supports  func(a Ask) error // asks the store whether it can decide on an Ask; nil if the store has no method for that
 	revocable bool              // true if a rule has a Limiter: the store must give charges back if the Limiter denies
 
 	problems []error           // all problems found so far
@@ -272,7 +272,7 @@ func (c *ruleCheck) addLimiter(r *givenRule) {
 	limiter := fmt.Sprintf("%T", r.Limiter)
 	c.rejectIf(settles(c.store) != nil, r, "limiter", limiter,
 		"must be nil: the store has no Settle and Accepts, to give back what is charged when the limiter denies")
-	// Two rules without an endpoint are accepted here; a request that names both is refused.
+	// Two rules with a Limiter but without an endpoint are accepted here; a request that names both is refused.
 	if i := slices.IndexFunc(c.custom, r.meets); i >= 0 {
 		other, which := c.custom[i], ", which may apply to the same request,"
 		if r.Endpoint == other.Endpoint {
@@ -287,7 +287,7 @@ func (c *ruleCheck) addLimiter(r *givenRule) {
 	c.custom = append(c.custom, r)
 }
 
-// meets reports whether the rules r and other may apply to the same request.
+// meets reports whether both rules, the one in r and the one in other, may apply to the same request.
 func (r *givenRule) meets(other *givenRule) bool {
 	return match.Meet(r.place(r.isDefault), other.place(other.isDefault))
 }
@@ -381,7 +381,7 @@ func (r *Rule) fits(rate Rate) error {
 	return cmp.Or(r.Warmup.fits(rate), algorithm.otherWindow(r.Rate, rate))
 }
 
-// keepsKeys reports whether a key of the rule other, and what it has used, mean the same in the rule r.
+// keepsKeys reports whether the rule r can take over the keys of another rule, with what they have used: both make them alike.
 func (r *Rule) keepsKeys(other *Rule) bool {
 	return r.Key == other.Key && r.Algorithm == other.Algorithm && r.Unit == other.Unit
 }

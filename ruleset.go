@@ -24,14 +24,14 @@ type activeRule struct {
 	match.Member // its place in the order of the rules
 
 	isDefault bool
-	unnamed   bool           // whether Results have no name: the limiter is outside a RateLimiter
+	unnamed   bool           // whether Results do not name the rule: its limiter is used without a RateLimiter
 	exempts   bool           // whether one of the Tiers is Unlimited
 	serial    uint64         // orders the locking of keys; a rule made later has a higher serial
 	key       keyMaker       // makes the keys that Rule.Key describes
 	keys      engine.Keys    // the rule's state in this process; nil if it has a Limiter or a store
 	remote    *remoteRule    // nil without a store
-	local     engine.Keys    // without a store, the same as the field keys; with a store, the keys for FailLocal, or nil
-	penal     *penalty.Table // strikes and blocks by the Penalty, in this process; nil without a Penalty
+	local     engine.Keys    // without a store, the same as the field keys; with a store, the keys by which FailLocal decides, or nil
+	penal     *penalty.Table // the denials that the Penalty counts, and its blocks, in this process; nil without a Penalty
 	totals    *counters.Totals
 }
 
@@ -46,8 +46,8 @@ func (r *activeRule) resultName() string {
 // enforces reports whether the rule r denies requests.
 func (r *activeRule) enforces() bool { return r.Mode.Denies() }
 
-// identity returns a hash of a request (the hash id), its key in the rule r (the hash h), its number n of units, and r itself
-// with its Mode.
+// identity returns one hash of all of these: the request (its hash is id), its key in the rule r (its hash is h), its number
+// of units n, and the rule r with its Mode.
 func (r *activeRule) identity(id, h keytable.Hash, n int64) keytable.Hash {
 	id.Lo += uint64(n) // the sum is not hashed here: it is hashed together with the key
 	return id.With(uint64(len(modes))*r.serial+uint64(slices.Index(modes, string(r.Mode))), h)
@@ -86,7 +86,7 @@ func (r *activeRule) resolved(req *Request, earlier map[string]Rate) (rate Rate,
 	return rate, false, r.exempts && r.Tiers[req.Tier] == unlimitedRate
 }
 
-// ruledBy returns what an override says about the rule r, as activeRule.resolved does. ok is false if none decides.
+// ruledBy returns the rate that an override sets for the rule r. ok is false if no override does; exempt means that r limits nothing.
 func ruledBy(u *override.Ruling, r *activeRule) (rate Rate, ok, exempt bool) {
 	e := u.Rule(r.Name, r.takes)
 	if e == nil || e.Effect == override.Rate {
@@ -111,8 +111,8 @@ func (r *activeRule) whose(req *Request) (w penalty.Whose) {
 	return w
 }
 
-// penalties gives the new rule r its table of strikes: that of the rule old, whose keys it takes over, unless old is nil. A
-// new table has room for maxKeys keys. If commit is not nil, it is called when the rules take effect.
+// penalties gives the new rule r its table of denials, which the Penalty counts. If old is not nil, r takes over the table of
+// that earlier rule; otherwise it gets a new one for maxKeys keys. If commit is not nil, it is called when the rules take effect.
 func (r *activeRule) penalties(old *activeRule, maxKeys int) (commit func(now instant)) {
 	switch rule := penalty.Rule(r.Penalty); {
 	case r.Penalty == Penalty{}:
@@ -125,8 +125,8 @@ func (r *activeRule) penalties(old *activeRule, maxKeys int) (commit func(now in
 	return nil
 }
 
-// If the rule r has Tiers, but none with the name tier, countTier counts a request of this tier. used says whether the
-// rule has used its own Rate for the request.
+// countTier counts a request whose tier is not among the Tiers of the rule r. It counts nothing if r has no Tiers, or if
+// used is false: the rule has not used its own Rate for the request.
 func (r *activeRule) countTier(tier string, used bool) {
 	if _, known := r.Tiers[tier]; !known && used && tier != "" && len(r.Tiers) > 0 {
 		r.totals.Add(counters.UnknownTier, 1)
@@ -177,9 +177,9 @@ func newRuleSet(rules []*activeRule) *ruleSet {
 	return s
 }
 
-// with returns a copy of s in which the new rule, to, replaces the old rule, from. If from is nil, the new rule is
-// added after all rules; if to is nil, the old rule is removed. Except for the list of rules, only what changes is
-// copied. The new rule is not in use yet, and s must be the newest set.
+// with returns a copy of s in which the rule that is passed as to replaces the rule that is passed as from. If from is
+// nil, the new rule is added after all rules; if to is nil, the old rule is removed. The list of rules is copied whole,
+// and of the rest only what changes. The new rule is not in use yet, and s must be the newest set.
 func (s *ruleSet) with(from, to *activeRule) *ruleSet {
 	return &ruleSet{Rules: s.With(from, to), custom: s.custom + customs(to) - customs(from)}
 }
@@ -215,7 +215,7 @@ func (s *ruleSet) match(endpoint string) *ruleGroup {
 	return s.Find(endpoint)
 }
 
-// list returns what Rules returns. s may be nil.
+// list returns what RateLimiter.Rules returns for this set. s may be nil.
 func (s *ruleSet) list() (rules []Rule, defaultRule *Rule) {
 	if s == nil {
 		return nil, nil
@@ -248,8 +248,8 @@ func newRuleGroup(rules []*activeRule) ruleGroup {
 	return g
 }
 
-// inLockOrder sorts rules into the order in which every decision locks their keys. Because all use the same order, no
-// two decisions can wait for each other. Rules with a Limiter lock nothing and come last.
+// inLockOrder sorts rules into the order in which every decision locks their keys. Because all decisions use the same
+// order, no two of them can wait for each other. Rules with a Limiter lock nothing and come last.
 func inLockOrder(rules []*activeRule) {
 	slices.SortFunc(rules, func(a, b *activeRule) int {
 		if custom := a.Limiter != nil; custom != (b.Limiter != nil) {
@@ -262,7 +262,7 @@ func inLockOrder(rules []*activeRule) {
 	})
 }
 
-// asked returns those of the rules that apply to req. It stores them in the array some, so that nothing is allocated.
+// asked returns those of the rules that apply to req. It writes them to the array of the caller, so that nothing is allocated.
 func (req *Request) asked(rules []*activeRule, some *[maxPlain]*activeRule) []*activeRule {
 	n := 0
 	for _, r := range rules {
@@ -274,9 +274,9 @@ func (req *Request) asked(rules []*activeRule, some *[maxPlain]*activeRule) []*a
 	return some[:n]
 }
 
-// countUnasked counts req for those of the rules that do not apply: req lacks their Unit, or they have
-// AlgorithmInFlight and req is not a reservation. If a rule counts requests and req says that it costs none, req is not
-// counted.
+// countUnasked adds req to the statistics of each rule that does not apply because req lacks its Unit, or because the
+// rule has AlgorithmInFlight and req is not a reservation. A rule that counts requests, and does not apply because req
+// says that it costs none, does not count req.
 func (req *Request) countUnasked(rules []*activeRule) {
 	for _, r := range rules {
 		switch _, asked := req.cost(r.Unit); {

@@ -31,8 +31,8 @@ func (l *RateLimiter) standBehind(ctx context.Context, d *decision) (answered bo
 }
 
 // denyBehindRetries denies d if callers wait for a store or a custom limiter to decide by the same keys: these
-// callers are served first. last is the last denial of the first of them, and wait is the expected time until d would
-// be served. A request whose ID was granted before is not denied.
+// callers are served first. last is the last denial of the first waiting caller, and wait is the expected time until d
+// would be served. A request whose ID was granted before is not denied.
 func (l *RateLimiter) denyBehindRetries(ctx context.Context, d *decision) (last waitline.Denial, wait time.Duration, denied bool) {
 	if l.retries.Len() == 0 || !l.needsCall(d) {
 		return last, 0, false
@@ -82,7 +82,7 @@ func (w *ruleWait) waitAsking(r waitline.Request) (Result, error) {
 	return w.res, w.err
 }
 
-// moves reads the rules again if they have changed. It returns true if the request must wait in another line (queue).
+// moves reads the rules again if they have changed. It returns true if the request must no longer wait in this line (queue).
 func (w *ruleWait) moves(line keytable.Hash) bool {
 	version := w.limiter.waiters.Version()
 	if version == w.version {
@@ -175,12 +175,12 @@ func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *
 	return &w.last
 }
 
-// waitBarred waits while an Override or a Penalty blocks the request of d. Then, or when overrides change before, the error
-// is ErrChanged, and the caller decides anew. If the caller cannot wait so long, waitBarred returns the denial.
+// waitBarred waits until no Override or Penalty blocks the request of d, or until the overrides change. It then returns
+// ErrChanged, and its caller decides again. If the request cannot wait so long, waitBarred returns the denial.
 func (w *ruleWait) waitBarred(d *decision) (Result, error) {
 	l := w.limiter
 	changed := l.overrides.Changed()
-	rest := barredFor(d, &l.time) // asked after Changed, so that no change in between is missed
+	rest := barredFor(d, &l.time) // read after the call of Changed, so that no change in between is missed
 	if rest == 0 || l.overrides.Set() != w.overrides.Set {
 		return Result{}, waitline.ErrChanged
 	}
@@ -212,8 +212,8 @@ func (w *ruleWait) patience(d *decision) time.Duration {
 	return patience
 }
 
-// refusal returns an error if a denied request cannot wait: it cannot be granted before its deadline, or at all, or it
-// is new and too many callers wait. wait is the time until it may proceed.
+// refusal returns an error if a denied request cannot wait: if it can never be granted, if it cannot be granted before its
+// deadline, or if it is new and too many callers wait. The parameter wait is the time until the request may proceed.
 func (w *ruleWait) refusal(retryAfter, wait, patience time.Duration, newcomer bool) error {
 	err := waitError(Result{RetryAfter: retryAfter}, wait, patience)
 	if err == nil && newcomer && w.limiter.waiters.All() >= w.limiter.settings.maxWaiters {
@@ -222,8 +222,8 @@ func (w *ruleWait) refusal(retryAfter, wait, patience time.Duration, newcomer bo
 	return err
 }
 
-// fresh returns a function that forecasts the state of the key by which d was denied, after a grant at the time due: an
-// empty bucket, or a window with only the units of d. It returns nil if no store decided, or the rule has a Warmup.
+// fresh returns a function that forecasts the key by which d was denied: its state after a grant at the instant due is an empty
+// bucket, or a window with only the units of d. fresh returns nil if no store decided, or if the rule has a Warmup.
 func (l *RateLimiter) fresh(d *decision, due instant) func() engine.Future {
 	r, o, n := d.rules[d.binding], d.origins[d.binding], d.parts[d.binding].N
 	if o.by != byStore || r.Warmup != (Warmup{}) { // with a Warmup, the limit depends on the age of the key, which only the store knows

@@ -16,8 +16,8 @@ import (
 // even if the context of the request has ended. If units are given back, callers that wait for them are served.
 //
 // Settle acts only once, even if several goroutines call it; all other calls return [ErrSettled]. If actual is
-// negative or above 2^50, the error matches [ErrInvalidCount], and the reservation stays open; so it does if the request
-// has several units: call [Reservation.SettleCosts]. If the [Store] cannot be reached, the error matches [ErrStore], and
+// negative or above 2^50, or if the request has several units (then call [Reservation.SettleCosts]), the error matches
+// [ErrInvalidCount], and the reservation stays open. If the [Store] cannot be reached, the error matches [ErrStore], and
 // the reservation stays open: call Settle again with the same number. But if actual is more than was reserved and the
 // call of the Store has failed, the reservation counts as settled: a second call could charge the units twice.
 //
@@ -35,11 +35,11 @@ func (r *Reservation) Settle(actual int) error {
 	return r.settle([]Cost{{unit, actual}}, false, true)
 }
 
-// SettleCosts replaces, for each unit in actual, the reserved units by those that were used, as Settle does. What was
+// SettleCosts replaces the reserved units by those that were used, as Settle does, for each unit that is passed to it. What was
 // reserved of other units stays charged, and what is in flight goes on. It acts only once, on all units together.
 //
-// If actual has a unit twice, or one that the request does not have, or a number that Settle refuses, the error matches
-// [ErrInvalidCount], and the reservation stays open. The other errors are those of Settle.
+// If a unit is passed twice, if the request does not have a passed unit, or if Settle would refuse a number, the error
+// matches [ErrInvalidCount], and the reservation stays open. The other errors are those of Settle.
 func (r *Reservation) SettleCosts(actual ...Cost) error {
 	for i, c := range actual {
 		if costs.Index(actual[:i], c.Unit) >= 0 {
@@ -49,7 +49,7 @@ func (r *Reservation) SettleCosts(actual ...Cost) error {
 	return r.settle(actual, false, false)
 }
 
-// Done ends the reservation and what it has in flight: all units that were not settled stay charged, also if the term is
+// Done ends the reservation and what it has in flight: all units that were not settled stay charged, even if the term is
 // not over. If there is nothing left to do, Done does nothing and returns nil, so it may be deferred. After a Settle
 // that has failed, Done calls it again with the same numbers. A later Settle returns [ErrSettled].
 func (r *Reservation) Done() error {
@@ -78,7 +78,7 @@ func (r *Reservation) end(actual []Cost) error {
 	return nil
 }
 
-// Extend makes what the Reservation has in flight last for [Rate.Per] from now, for work that takes longer. If it is
+// Extend keeps what the Reservation has in flight for [Rate.Per] from now, for work that takes longer. If that time is
 // over already, Extend returns [ErrSettled]: the work no longer counts, and should stop. If nothing is in flight because
 // no rule with [AlgorithmInFlight] applies, Extend does nothing. An error of the [Store] matches [ErrStore].
 func (r *Reservation) Extend() error {
@@ -118,7 +118,7 @@ func (r *Reservation) Extend() error {
 }
 
 // settle does the work of SettleCosts. The units in actual are all different. If an earlier call has failed and the
-// parameter again is set, settle uses the numbers of that call. If ends is set, settle also ends what is in flight.
+// parameter again is set, settle uses the numbers of that call. If ends is true, settle also ends what is in flight.
 func (r *Reservation) settle(actual []Cost, again, ends bool) error {
 	for _, c := range actual {
 		if err := checkCount(c.N); err != nil {
@@ -162,9 +162,9 @@ func (r *Reservation) settle(actual []Cost, again, ends bool) error {
 	return nil
 }
 
-// settleHere settles what was charged in this process: the units if units is set, what is in flight if ends is set. It
-// returns the asks that settle the charges in the store, and their rules as they are now. more is true if one of the asks
-// charges more units than were reserved.
+// settleHere settles what was charged in this process: the units if the parameter units is true, and what is in flight if
+// the parameter ends is true. It returns the asks that settle the charges in the store, and the present rules of these
+// asks. more is true if one of the asks charges more units than were reserved.
 func (l *RateLimiter) settleHere(
 	charges []charge, stored []Ask, actual []Cost, units, ends bool,
 ) (asks []Ask, rules []*activeRule, more bool) {
@@ -203,7 +203,7 @@ func (l *RateLimiter) settleHere(
 		}
 	}
 	if len(keys) > 0 {
-		actual = slices.Clone(actual) // only this copy is allocated, and not the slice of each call
+		actual = slices.Clone(actual) // so that only this copy is allocated on the heap, not the slice of every call
 		l.waiters.Adjust(func(now instant) {
 			for i := range charges {
 				c := &charges[i]
@@ -229,8 +229,8 @@ func (c *storeCaller) settleAll(ctx context.Context, asks []Ask, rules []*active
 	return sent, err
 }
 
-// present returns the rule of the charge c, which is in the store, as it is now. It returns nil if the rule was removed, or
-// if its keys are new.
+// present returns the rule that now has the name of the rule that has charged c. It returns nil if there is none, if that rule
+// uses no store, or if it has not taken over the keys that were charged.
 func (c *charge) present(set *ruleSet) *activeRule {
 	if rule := set.Named(c.rule.Name); rule != nil && rule.remote != nil && rule.keepsKeys(&c.rule.Rule) {
 		return rule

@@ -20,7 +20,7 @@ import (
 //
 // Memory: 40 bytes per key, and up to 32 bytes more for the table that holds the keys.
 //
-// When a window begins, the count of the one before counts in full at first, then less and less until the window ends.
+// When a window begins, the count of the previous window counts in full at first, then less and less until the new window ends.
 //
 // Choose a SlidingWindowCounter for many keys or a large limit. Choose a [SlidingWindowLog] if no interval of length
 // Per may have more than Requests units.

@@ -26,7 +26,7 @@ type RuleStats struct {
 	// counts the units that the Store was told to give back, even if the term was over.
 	GivenBack uint64
 
-	// Replayed counts the requests that got the answer of an earlier grant by their [Request.ID]. No count above has them.
+	// Replayed counts the requests that got the answer of an earlier grant by their [Request.ID]. No count above includes them.
 	Replayed uint64
 
 	// NotAsked counts the requests without this rule's [Rule.Unit], to which it did not apply. No other count includes them.

@@ -27,7 +27,7 @@ type Store interface {
 	// If the states lie on several nodes, a decision that is denied may reserve units for the time of one round trip.
 	//
 	// A denial is a Result, never an error. After an error, the asks may or may not have been charged. If ctx has ended
-	// the call, the error must match that of ctx.
+	// the call, the error must match the error of ctx.
 	Take(ctx context.Context, asks []Ask) ([]Result, error)
 
 	// Reset makes the state that each ask names as if it had never been used. It ignores N.
@@ -47,9 +47,9 @@ type Ask struct {
 	// states of one Client together, such as by a hash tag in a cluster. All asks for one state have the same Client.
 	Client string
 
-	// Algorithm is one of the five of this package, or AlgorithmInFlight if the Store's Accepts has accepted it. A charge
-	// by AlgorithmInFlight lasts until Settle with an N of 0, or for the Per of its Rate. Settle with a larger N makes the
-	// charge last for Per from then on; if the charge is over already, the error matches ErrSettled.
+	// Algorithm is one of the five that [Algorithms] lists, or AlgorithmInFlight if Accepts of the Store has accepted it. A
+	// charge by AlgorithmInFlight lasts until a Settle with an N of 0, but at most for the Per of its Rate. A Settle with a
+	// larger N makes the charge last for Per from then on; if the charge is over already, the error matches ErrSettled.
 	Algorithm Algorithm
 
 	// Rate is the limit from this ask on. If the state was last charged at another Rate, the slower of the two rates
@@ -65,7 +65,7 @@ type Ask struct {
 	Shadow bool
 
 	// Warmup makes the limit of a new state lower at first, as [Rule.Warmup] does for a key. The Store keeps the state
-	// for asks with a Warmup apart from the state for asks without one.
+	// for asks with a Warmup apart from the state for asks without a Warmup.
 	Warmup Warmup
 
 	// Look is true for an ask that takes nothing, but gets the same Result as if it took N units: Remaining and
@@ -79,13 +79,13 @@ type Ask struct {
 	// HoldFor is how long the charge can be given back, by the Store's clock: a microsecond to 366 days, or 0 without a Receipt.
 	HoldFor time.Duration
 
-	// Penalty is that of the rule. The Store counts the strikes of the state and blocks it, in the same step as the decision,
-	// and a denial by a block has [ReasonPenalty]. Strikes and blocks are kept apart from the state: for as long as they
-	// can matter, but at least as long as the block. Reset forgets them.
+	// Penalty is the rule's [Rule.Penalty]. In the same step as the decision, the Store counts a denial as a strike and, after
+	// too many strikes, blocks the state. A denial by a block has [ReasonPenalty]. Strikes and blocks are kept apart from the
+	// state: for as long as they can matter, but at least as long as the block. Reset forgets them.
 	Penalty Penalty
 
-	// NoStrike is true if a denial of this ask is no strike, because the request waits and will be sent again. Neither is
-	// a denial of an ask with Look, Shadow or an N of 0, nor that of an ask which alone would be granted.
+	// NoStrike is true if a denial of this ask is no strike, because the request waits and will be sent again. These denials
+	// are no strikes either: of an ask with Look, Shadow or an N of 0, and of an ask that would be granted if it were alone.
 	NoStrike bool
 
 	// Charged is set only for Settle: the N of the Ask that made the charge. In Settle, N is how many units were used.
@@ -126,10 +126,10 @@ type StoreSettler interface {
 
 	// Settle changes the charge that the Receipt of each ask names, from Charged units to N.
 	//
-	// If N < Charged, the state is afterwards as if only N units had been charged. But if the charge was settled
-	// before, its HoldFor is over, or the state was reset or forgotten since, Settle gives nothing back and returns
-	// nil. So the call may be repeated after an error. If N > Charged, Settle charges N-Charged units now, even past
-	// the limit and even in the cases above; limiters never repeat such a call. The asks have no HoldFor and no Shadow.
+	// If N < Charged, the state is afterwards as if only N units had been charged. But Settle gives nothing back and
+	// returns nil if the charge was settled before, if its HoldFor is over, or if the state was reset or forgotten since.
+	// So the call may be repeated after an error. If N > Charged, Settle charges N-Charged units now, even past the
+	// limit and even in the cases above; limiters never repeat such a call. The asks have no HoldFor and no Shadow.
 	Settle(ctx context.Context, asks []Ask) error
 }
 
@@ -170,20 +170,20 @@ type StorePardoner interface {
 
 // A StoreOverrider is a [Store] that keeps the [Override] list of limiters, for all processes; see [WithOverrides].
 type StoreOverrider interface {
-	// SetOverrides sets o for the limiters with this name: all or none. They are valid. One with another Effect than "" takes
-	// the place of the one with the same Client or IP, Effect and Rules, in any order. One with an empty Effect removes
-	// all with the same Client or IP or, if it has Rules, those of them with the same Rules. A list has at most 10,000
-	// after those have been removed that have ended; beyond that, the error matches ErrInvalidConfig.
+	// SetOverrides sets all overrides in o, which are valid, or none, for the limiters with this name. An override with an
+	// Effect replaces the one that has the same Client or IP, Effect, and Rules in any order. An override without an Effect
+	// removes all overrides of its Client or IP or, if it has Rules, only those with the same Rules. If a list would have
+	// more than 10,000 overrides that have not ended yet, the error matches ErrInvalidConfig.
 	SetOverrides(ctx context.Context, limiter string, o []Override) error
 
 	// OverridesSince returns what has changed in the list since the given version, which an earlier call has returned.
-	// The zero version is that of no list.
+	// The zero version means that no list is known.
 	OverridesSince(ctx context.Context, limiter string, since OverrideVersion) (OverrideChange, error)
 }
 
 // An OverrideVersion is the version of the [Override] list of a limiter in a [Store].
 type OverrideVersion struct {
-	List   uint64 // a number that no other list has: after the store was emptied, there is another list
+	List   uint64 // identifies the list: after the store was emptied, a new list has another number
 	Number uint64 // grows with each change of the list
 }
 
@@ -191,9 +191,9 @@ type OverrideVersion struct {
 type OverrideChange struct {
 	Version OverrideVersion // the version of the list now
 	Whole   bool            // whether Set is the whole list, instead of what has changed
-	Set     []Override      // what was set, in order
-	Lifted  []Override      // what was lifted: Client or IP, Effect and Rules
-	Now     time.Time       // the time of the Store, by which Until is compared
+	Set     []Override      // the overrides that were set, in the order in which they were set
+	Lifted  []Override      // the overrides that were lifted: their Client or IP, Effect and Rules
+	Now     time.Time       // the time of the Store, with which the Until of an override is compared
 }
 
 // A StoreErrorAnswered is an error of a [Store] that may come from a healthy server. [errors.As] finds it.
@@ -219,7 +219,7 @@ type StoreErrorCall interface {
 // A StoreErrorLater is the error of a [Store] if ctx has ended while the call goes on. [errors.As] finds it.
 type StoreErrorLater interface {
 	// Later makes the Store call the function f once, after the call of the server has ended or reached its time limit.
-	// It then holds no lock. f gets the server call's error or nil, or the context's error if no call was made.
+	// The Store holds no lock while f runs. f gets the server call's error or nil, or the context's error if no call was made.
 	Later(f func(err error))
 }
 
@@ -244,8 +244,8 @@ func supportsOf(s Store) func(a Ask) error {
 	}
 }
 
-// unsupported returns an error for the field at this path, which is the Rate of the Ask, if the function supports, which asks
-// the store, says that it cannot decide on the Ask.
+// unsupported returns an error if the store cannot decide on the Ask a. The error names the field at this path, which has the
+// Rate of the Ask. The function that is passed as supports asks the store; nil means that the store supports everything.
 func unsupported(path string, supports func(a Ask) error, a Ask) error {
 	if supports == nil {
 		return nil

@@ -90,7 +90,7 @@ func (c *tokenBucketConfig) Step(
 }
 
 // StepYoung is the method Step for a key that still warms up and has only the portion p of the limit. Each unit takes
-// 1/p tokens, which reduces both the burst and the rate of the key to that portion. The sum is rounded up.
+// 1/p tokens, which reduces both the burst and the rate of the key to that portion. The number of tokens is rounded up.
 func (c *tokenBucketConfig) StepYoung(
 	s *tokenBucketState, pace *tokenBucketConfig, p engine.Portion, now instant, n int64, charge bool,
 ) (v engine.Verdict, delay time.Duration) {
@@ -137,7 +137,7 @@ func (c *tokenBucketConfig) Reached(s *tokenBucketState) instant        { return
 func (c *tokenBucketConfig) Charged(s *tokenBucketState) instant        { return s.last }
 func (c *tokenBucketConfig) Clone(s *tokenBucketState) tokenBucketState { return *s }
 
-// Debt returns the debt of s at the time now or, if that is later, at its last charge.
+// Debt returns the debt of s at the time now or, if the last charge is later than now, at the last charge.
 func (c *tokenBucketConfig) Debt(s *tokenBucketState, now instant) exact.Level {
 	return c.Drained(s.debt(), max(now, s.last).Since(s.last))
 }

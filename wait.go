@@ -25,7 +25,7 @@ import (
 // must have been made with a fake clock: the deadline is then compared with the limiter's clock.
 //
 // The limiters of this package serve the callers that wait for one key in the order in which they came, and wait on the
-// limiter's clock. No caller overtakes: Allow and Take decide as if those that wait had been served before. With a
+// limiter's clock. No caller overtakes: Allow and Take decide as if the waiting callers had been served before. With a
 // [Store], this holds within one process. For any other [Limiter], Wait calls Take after each RetryAfter, in real time.
 func Wait(ctx context.Context, l Limiter, key string, n int) (Result, error) {
 	switch l := l.(type) {
@@ -88,10 +88,10 @@ func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (res Result, 
 // own client, it does not hold up other clients at a budget that all of them share.
 //
 // If a [Store] or a custom [Limiter] decides for a rule, only the first request in a line (queue) is tried again after
-// each RetryAfter; the requests behind it wait. A custom Limiter is asked last, when all rules without one have granted
-// the request. If the Limiter then denies it, these rules get their units back, and the request waits in line again.
+// each RetryAfter; the requests behind it wait. A custom Limiter is asked last, when all other rules have granted the
+// request. If the Limiter then denies it, the other rules get their units back, and the request waits in line again.
 //
-// If the rules change, the new rules apply to the waiting requests, in the order in which these came; with a Store or
+// If the rules change, the new rules apply to the waiting requests, in the order of their arrival; with a Store or
 // a custom Limiter, the order may change. [Rule.Resolve] is not called again.
 //
 // If a rule with [AlgorithmLeakyBucket] sets a Delay, Wait returns only after the Delay, as Wait of a [LeakyBucket] does.
@@ -99,8 +99,8 @@ func (l *RateLimiter) Wait(ctx context.Context, req Request) (Result, error) {
 	return l.wait(ctx, &req, nil, 0)
 }
 
-// wait does the work of Wait and ReserveWait. For ReserveWait, r becomes the reservation for the time term; otherwise r
-// is nil.
+// wait does the work of Wait and ReserveWait. For ReserveWait, r becomes the reservation, and term says for how long its
+// units can be given back. For Wait, r is nil.
 func (l *RateLimiter) wait(ctx context.Context, req *Request, r *Reservation, term time.Duration) (Result, error) {
 	ctx = orBackground(ctx)
 	w := ruleWait{limiter: l, ctx: ctx, req: req, reserves: r, term: term, overrides: override.At{Doubt: override.DoubtOf(ctx)}}
@@ -128,7 +128,7 @@ type ruleWait struct {
 	resolvedRates map[string]Rate // rates that Rule.Resolve returned, by the rule's name; nil until it is called
 	exempt        bool            // whether a rule applies, but does not limit the request
 	reserves      *Reservation    // what ReserveWait returns once the units are taken; nil for Wait
-	term          time.Duration   // the term of that reservation
+	term          time.Duration   // for how long the units of that reservation can be given back
 
 	d *decision // the decision on the request; nil while the caller waits in line, unless it is needed there: this saves memory
 
@@ -212,7 +212,7 @@ func (w *ruleWait) waited(refused bool, err error) (Result, error) {
 	return w.hold(res, w.d.Now, problems)
 }
 
-// keep makes the granted decision d the reservation of w, if w is to have one. res is its answer.
+// keep fills the Reservation of w, if w has one, from the decision d with the answer res. It does nothing if d is a denial.
 func (w *ruleWait) keep(d *decision, res Result) {
 	if w.reserves != nil && res.Allowed {
 		w.reserves.take(w.ctx, d, res)
