@@ -61,7 +61,7 @@ type remoteRule struct {
 	local  engine.Keys // the counts that decide while the store fails, if the policy is FailLocal; nil for any other policy
 }
 
-// newRemoteRule returns the remoteRule of r, with new keys in this process if the policy is FailLocal.
+// newRemoteRule returns the remoteRule of r. If the policy is FailLocal, it has new counts in this process, in the field local.
 func (c *storeCaller) newRemoteRule(r *activeRule, policy FailurePolicy) (remote *remoteRule, err error) {
 	remote = &remoteRule{policy: policy}
 	if remote.name = c.settings.name + ":" + r.Name; c.settings.single {

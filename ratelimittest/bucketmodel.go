@@ -51,7 +51,7 @@ type bucket struct {
 // the change.
 type carried struct {
 	at     *big.Int // the instant of the change
-	owed   *big.Int // number of parts of a token that were missing from a full bucket
+	owed   *big.Int // how much the bucket lacked to be full, in parts of a token
 	queued *big.Int // number of parts of a token that were still in the queue of a leaky bucket
 }
 

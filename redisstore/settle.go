@@ -39,7 +39,7 @@ func checkTerm(a *ratelimit.Ask) error {
 // this charge to N units; see [ratelimit.StoreSettler]. Units are given back only once, so the caller may repeat
 // a failed call of Settle if N is at most Charged in all asks. In that case Settle itself repeats its call to the
 // server once if the connection broke. Settle fails with the same errors as [Store.Take], and with
-// [ratelimit.ErrSettled] if a charge of [ratelimit.AlgorithmInFlight] was to last for longer but is over already.
+// [ratelimit.ErrSettled] if an ask extends a charge of [ratelimit.AlgorithmInFlight] that has ended already.
 func (s *Store) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 	ctx, err := s.checkContext(ctx)
 	if err != nil {

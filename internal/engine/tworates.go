@@ -66,8 +66,8 @@ func (ps *ratePlans[S, C]) renewed(s *ratedState[S], p *ratePlan[S, C], now keyt
 	return s.plan&twoRates != 0 && ps.isNew(s, p, now)
 }
 
-// moveTo gives the state s the plan (rate) to, in place of its plan among the plans of old, which ps replaces. The
-// parameter successors is the map that the method successors has returned.
+// moveTo moves the state s of a key to another plan (rate), the parameter to. The plan is one of ps, which replace the
+// plans in the parameter old. The parameter successors is the map that the method successors has returned.
 func (ps *ratePlans[S, C]) moveTo(s *ratedState[S], to *ratePlan[S, C], old *ratePlans[S, C], successors map[uint32]*ratePlan[S, C]) {
 	slow := to
 	if s.plan&twoRates != 0 {

@@ -20,9 +20,9 @@ import (
 // tokens drain all the time.
 //
 // In any other bucket, Burst-1 tokens and a fraction of a token drain in a nanosecond. (The variable lost is
-// this fraction, in parts of a token.) At most instants, the client is granted Burst-1 units, and its debt
-// afterwards is smaller by this fraction than at the instant before. Whenever the whole debt has drained before
-// the client takes units, it is granted Burst units at that instant.
+// this fraction, in parts of a token.) So while the client takes Burst-1 units at each instant, its debt shrinks
+// by this fraction from one instant to the next. Once the whole debt has drained before the client takes units,
+// it is granted Burst units at that instant.
 func (b *Bucket) MaxGranted(length uint64) uint64 {
 	burst, unit := uint64(b.Burst), uint64(b.Unit)
 	hi, limit := bits.Mul64(burst-1, unit)

@@ -125,8 +125,8 @@ func (c *Caller[A, R, T]) take(ctx context.Context, attempt *T, asks []A) (resul
 // maxLate is how many asks of failed calls of Settle are sent again after one successful call of the store.
 const maxLate = 256
 
-// sendLate is called after each other call of the store, with the error of that call. If the call succeeded, sendLate
-// repeats failed calls of Settle.
+// sendLate is called after every call of the store, except for its own calls, with the error of that call. If the call
+// succeeded, sendLate repeats failed calls of Settle.
 func (c *Caller[A, R, T]) sendLate(ctx context.Context, err error) {
 	if err != nil {
 		return
