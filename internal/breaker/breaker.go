@@ -95,8 +95,8 @@ func (b *breaker) succeeded(p passage) {
 	}
 }
 
-// failed notes that the call that the passage p permitted has failed with the error err at the instant
-// now. It reports whether this failure opens a breaker that was closed. While the breaker is open, a
+// failed notes that a call has failed with the error err at the instant now. The passage p is what the
+// breaker gave to permit the call. It reports whether this failure opens a breaker that was closed. While the breaker is open, a
 // refused caller gets an error that the function wrap makes.
 //
 // If several callers have shared one call of the store, they all pass the number of this call in the
