@@ -161,8 +161,8 @@ type timed struct {
 func (t timed) Deadline() (time.Time, bool) { return t.at, true }
 
 // lag moves the clock, but is late to ring the alarms that wake the waiters. Before it rings them, it
-// calls the limiter, which then sees the new time. It does nothing and returns false in three cases: if the clock is no stepClock,
-// if there is a store, or if custom limiters are slow.
+// calls the limiter, which then sees the new time. It does nothing and returns false in three cases: if
+// the clock is no stepClock, if there is a store, or if custom limiters are slow.
 func (r *room) lag() bool {
 	c, ok := r.clock.(*stepClock)
 	if !ok || r.store != nil || r.lazy {
