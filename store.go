@@ -198,8 +198,8 @@ type OverrideChange struct {
 
 // A StoreErrorAnswered is an error of a [Store] that may come from a healthy server. [errors.As] finds it.
 type StoreErrorAnswered interface {
-	// Answered reports whether the server has answered, so that the error concerns these asks only. The [FailurePolicy]
-	// then answers this request, and the Store counts as healthy.
+	// Answered reports whether the server has answered. If so, the error concerns only the asks of the failed call: the
+	// [FailurePolicy] answers for these asks, and the Store counts as healthy.
 	Answered() bool
 }
 

@@ -47,8 +47,8 @@ type bucket struct {
 	grace *big.Int // for how long the bucket must have owed nothing to be new; nil for 0
 }
 
-// carried is the state of a bucket at a change of its rate. It takes the place of all grants before
-// the change.
+// carried is the state of a bucket at a change of its rate. The model computes later answers from it,
+// and no longer needs the grants before the change.
 type carried struct {
 	at     *big.Int // the instant of the change
 	owed   *big.Int // how much the bucket lacked to be full, in parts of a token

@@ -167,7 +167,7 @@ type storeKit struct {
 	StoreConfig
 	store  ratelimit.Store
 	clock  *ratelimit.FakeClock
-	played int // how many prefixes the method prefix has returned so far; each prefix is another number
+	played int // how many prefixes the method prefix has returned so far; the next prefix is made from this number
 }
 
 func newStoreKit(c StoreConfig) (*storeKit, error) {

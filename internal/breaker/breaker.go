@@ -52,8 +52,8 @@ type passage struct {
 // admit permits a call at the instant now, or returns an error if it refuses the call. After a
 // permitted call, the caller must say how the call ended: by succeeded, failed or abandoned.
 func (b *breaker) admit(now keytable.Instant) (passage, error) {
-	// If the clock has stepped back to before the pause, the pause counts as over.
-	// Otherwise, the pause might last for very long.
+	// If the clock has stepped back to before the pause, the pause counts as over: until the clock
+	// shows the end of the pause again, very long might pass.
 	switch p := b.pause.Load(); {
 	case p == nil:
 		return passage{}, nil

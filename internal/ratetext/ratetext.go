@@ -74,7 +74,7 @@ func misspelt(s string) (Rate, bool) {
 	return r, err == nil
 }
 
-// longestCompared is the largest length, in bytes, of a text that the function misspelt looks at.
+// longestCompared is the largest length, in bytes, of a text that is compared with known words, to find a spelling mistake.
 const longestCompared = 100
 
 func parse(s string) (r Rate, err error) {

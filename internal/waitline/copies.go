@@ -23,9 +23,9 @@ type copies struct {
 	wrong int
 
 	// The callers with the numbers above sumFrom and up to sumTo, in order of arrival, are charged as
-	// one sum: it is not known when each of them will be served. If the sum is too large to be charged
-	// step by step, only its first part is charged. The duration in the field later is then added to
-	// each instant that is computed from the copies.
+	// one sum: it is not known when each of them will be served. Of a large sum, only the first part
+	// is charged, and the field later is the time that the rest would take. This time is added to each
+	// instant that is computed from the copies.
 	sumFrom, sumTo uint64
 	later          time.Duration
 }

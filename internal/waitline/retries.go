@@ -297,7 +297,7 @@ func (rs *Retries) Denied(a *Retrier, d Denial, wakes uint64) {
 	q.asking--
 	q.version++
 	q.count(l, 0)
-	// In all other cases, another key than that of q lacks the units: the next head of q asks at once.
+	// If neither case below applies, l now waits for another key, not for that of q: the next head of q asks at once.
 	switch rs.stand(l, d, wakes); {
 	case l.queue == q:
 		q.ready, q.grants = false, 0

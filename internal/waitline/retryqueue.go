@@ -52,7 +52,7 @@ type retryFuture struct {
 var anyKey = make([]engine.Spot, 1)
 
 // charge takes the n units of a waiting caller from the copy, at the first instant at which the copy has
-// these units, but not before the instant from.
+// these units. The parameter from is the earliest instant that is allowed.
 func (f *retryFuture) charge(from keytable.Instant, n int64) {
 	amounts := []int64{n}
 	if at := f.ready(anyKey, from, amounts); at != keytable.End {
