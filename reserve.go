@@ -21,8 +21,8 @@ import (
 // than reserved, the excess is charged when the Reservation is settled, even past the limit: the key then has 0
 // Remaining, and RetryAfter includes the excess.
 //
-// If a Reservation is never settled, its units stay charged like the units of any granted request. For rules with
-// [AlgorithmInFlight], the request runs until its Reservation is done, settled or canceled, or for [Rate.Per] at most.
+// If a Reservation is never settled, its units stay charged like the units of any granted request. For rules with [AlgorithmInFlight],
+// the request runs until its Reservation is done, settled or canceled, or until [Rate.Per] after the grant or the last Extend.
 //
 // A Reservation is safe for concurrent use by multiple goroutines. A nil or zero Reservation counts as denied.
 type Reservation struct {

@@ -86,7 +86,7 @@ func (r *activeRule) resolved(req *Request, earlier map[string]Rate) (rate Rate,
 	return rate, false, r.exempts && r.Tiers[req.Tier] == unlimitedRate
 }
 
-// ruledBy returns the rate that an override sets for the rule r. ok is false if no override does; exempt means that r limits nothing.
+// ruledBy returns the rate that an override sets for the rule r. ok is false if no override does; exempt means that r does not apply.
 func ruledBy(u *override.Ruling, r *activeRule) (rate Rate, ok, exempt bool) {
 	e := u.Rule(r.Name, r.takes)
 	if e == nil || e.Effect == override.Rate {
