@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
@@ -97,7 +98,7 @@ var algorithmList = []algorithm{
 var inFlight = algorithm{
 	name: AlgorithmInFlight, windowed: true, validate: Rate.inFlight,
 	keys: func(t *engine.Timeline, r engine.Rates, maxKeys int) (engine.Keys, error) {
-		return engine.NewInFlight(t, r, maxKeys, func(r engine.Rate) error { return Rate(r).inFlight() }, &refusals)
+		return engine.NewInFlight(t, r, maxKeys, func(r engine.Rate) error { return rateOf(r).inFlight() }, &refusals)
 	},
 	limiter: func(Rate, ...Option) (Limiter, error) {
 		return nil, &ConfigError{"algorithm", `"InFlight"`, "must be that of a limiter: InFlight is for rules, see Reserve"}
@@ -184,13 +185,13 @@ func newKeys[S any, C engine.Grower[S, C]](
 	t *engine.Timeline, r engine.Rates, maxKeys int, configure func(Rate, time.Time) (C, error),
 ) (engine.Keys, error) {
 	if r.Warmup == nil {
-		plain := func(r engine.Rate, _ *engine.Warmup) (C, error) { return configure(Rate(r), t.Start()) }
+		plain := func(r engine.Rate, _ *engine.Warmup) (C, error) { return configure(rateOf(r), t.Start()) }
 		return engine.NewKeys[S](t, r, maxKeys, plain, &refusals)
 	}
 	return engine.NewKeys[engine.Warm[S]](t, r, maxKeys, func(r engine.Rate, w *engine.Warmup) (*engine.WarmConfig[S, C], error) {
-		config, err := configure(Rate(r), t.Start())
+		config, err := configure(rateOf(r), t.Start())
 		if err == nil && !w.Raise {
-			err = (Warmup{int(w.From), w.Over}).fits(Rate(r))
+			err = (Warmup{int(w.From), w.Over}).fits(rateOf(r))
 		}
 		if err != nil {
 			return nil, err
@@ -212,21 +213,25 @@ func configAlgorithms() (all []ruleconfig.Algorithm) {
 
 // refusals makes the errors for a rate that Rule.Resolve returned but that the rule cannot use.
 var refusals = engine.Refusals{
-	OtherPer: func(r engine.Rate) error { return errOtherWindow(Rate(r)) },
+	OtherPer: func(r engine.Rate) error { return errOtherWindow(rateOf(r)) },
 	TooMany: func(r engine.Rate) error {
-		return &ConfigError{"rate", Rate(r), "must be one of the 65,536 rates that a rule has at most"}
+		return &ConfigError{"rate", rateOf(r), "must be one of the 65,536 rates that a rule has at most"}
 	},
 }
 
-// otherWindow returns an error if the algorithm counts in windows and a tier with the rate r has another Per than base.
+// otherWindow returns an error if the algorithm counts in windows and a tier with the rate r has other windows than base;
+// only the day on which the months of a calendar begin may differ.
 func (a algorithm) otherWindow(base, r Rate) error {
-	if !a.windowed || r.Per == base.Per {
+	if !a.windowed || r.Per == base.Per && calendar.Alike(string(r.Window), string(base.Window)) {
 		return nil
 	}
 	return errOtherWindow(r)
 }
 
-// errOtherWindow returns the error for a rate r whose Per differs from the Per of the rule's rate.
+// errOtherWindow returns the error for a rate r whose Per or Window differs from that of the rule's rate.
 func errOtherWindow(r Rate) error {
+	if r.Window != "" {
+		return &ConfigError{"window", confmap.Quote(string(r.Window)), "must be that of the rule's rate: only the day of a month may differ"}
+	}
 	return &ConfigError{"per", r.Per, "must be that of the rule's rate: a window has one length"}
 }

@@ -100,7 +100,7 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 	if err := errors.Join(d.Err(), invalid); err != nil {
 		return nil, err
 	}
-	return algorithms[Algorithm(a.Name)].limiter(Rate(r), opts...)
+	return algorithms[Algorithm(a.Name)].limiter(rateOf(r), opts...)
 }
 
 // settings returns the settings that the options of f make.

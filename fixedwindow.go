@@ -50,8 +50,11 @@ type fixedWindowConfig struct {
 }
 
 func newFixedWindowConfig(r Rate, start time.Time) (*fixedWindowConfig, error) {
-	if err := r.withoutBurst("fixed window"); err != nil {
+	if err := r.withoutBurst(fixedWindow); err != nil {
 		return nil, err
+	}
+	if r.Window != "" {
+		return nil, &ConfigError{"window", r.Window, "is not supported yet"}
 	}
 	return &fixedWindowConfig{Window: exact.NewWindow(int64(r.Requests), r.Per, start)}, nil
 }

@@ -168,7 +168,7 @@ func (t *Decision) setRule(r *activeRule, req *Request, vs *verdicts, i int) {
 	switch {
 	case p.Err != nil: // Rule.Resolve returned an invalid rate, so the rate of the rule decided
 	case p.Want.Rate != nil && vs.origins[i].rate == Rate{}:
-		t.Rate = Rate(*p.Want.Rate)
+		t.Rate = rateOf(*p.Want.Rate)
 	case p.Want.Rate != nil: // the rate that the store got; p.Want.Rate may be only this process's share of that rate
 		t.Rate = vs.origins[i].rate
 	case len(r.Tiers) > 0:

@@ -58,14 +58,14 @@ func (r *activeRule) identity(id, h keytable.Hash, n int64) keytable.Hash {
 func (r *activeRule) rates() engine.Rates {
 	windowed := algorithms[r.Algorithm].windowed
 	rates := engine.Rates{
-		Base: engine.Rate(r.Rate), MayGrow: r.Resolve != nil, Windows: windowed, SamePer: windowed, Warmup: r.Warmup.engine(),
+		Base: engine.Rate(r.Rate.data()), MayGrow: r.Resolve != nil, Windows: windowed, SamePer: windowed, Warmup: r.Warmup.engine(),
 	}
 	if len(r.Tiers) > 0 {
 		rates.Tiers = make(map[string]engine.Rate, len(r.Tiers))
 	}
 	for tier, rate := range r.Tiers {
 		if rate != unlimitedRate {
-			rates.Tiers[tier] = engine.Rate(rate)
+			rates.Tiers[tier] = engine.Rate(rate.data())
 		}
 	}
 	return rates
@@ -91,14 +91,14 @@ func (r *activeRule) resolved(req *Request, earlier map[string]Rate) (rate Rate,
 func ruledBy(u *override.Ruling, r *activeRule) (rate Rate, ok, exempt bool) {
 	e := u.Rule(r.Name, r.takes)
 	if e == nil || e.Effect == override.Rate {
-		return Rate(e.RateOf()), e != nil, false
+		return rateOf(e.RateOf()), e != nil, false
 	}
 	return unlimitedRate, true, true
 }
 
 // takes reports whether the override e, which has a rate, can be applied to the rule r.
 func (r *activeRule) takes(e *override.Entry) bool {
-	rate := Rate(e.Rate)
+	rate := rateOf(e.Rate)
 	return r.Limiter == nil && r.key.Has(partOf(&e.Override)) && algorithms[r.Algorithm].validate(rate) == nil &&
 		algorithms[r.Algorithm].otherWindow(r.Rate, rate) == nil && r.Warmup.fits(rate) == nil
 }

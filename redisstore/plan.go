@@ -84,6 +84,9 @@ func planOf(a ratelimit.Algorithm, r ratelimit.Rate) (plan, error) {
 	if err := r.Validate(); err != nil {
 		return plan{}, err
 	}
+	if r.Window != "" {
+		return plan{}, unsupported("window", r.Window, "must be left out: a Redis store does not know other windows")
+	}
 	if kind == 't' || kind == 'l' {
 		return bucketPlan(kind, r)
 	}

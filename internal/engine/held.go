@@ -187,7 +187,7 @@ func (ps *ratePlans[S, C]) resize(s *ratedState[S], h keytable.Hash, from, to *r
 		to.config.Resize(&s.state, from.config, false)
 		return
 	case d == nil: // the algorithm counts in windows: if their length changes, nothing more can be given back
-		if to.config.Resize(&s.state, from.config, false); to.rate.Per != from.rate.Per {
+		if to.config.Resize(&s.state, from.config, false); !to.rate.sameWindows(from.rate) {
 			s.forgetReceipts()
 		}
 		return
