@@ -69,6 +69,9 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 // sequence of requests is granted this many units, and no sequence is granted more. A number above [math.MaxInt] is
 // returned as math.MaxInt. For an interval that excludes its first or last instant, subtract one nanosecond from d.
 //
+// With a calendar as its [Rate.Window], the number is a bound that is not always reached: Requests times the most windows
+// that such an interval can touch. With "first", it is reached if the unit that began a window is given back.
+//
 // MaxIn returns 0 if r is not a valid rate of the algorithm or d is negative. It returns -1 if no limit is known: for
 // [Unlimited], for a custom algorithm, and for [AlgorithmInFlight]. An empty Algorithm is [AlgorithmTokenBucket].
 //
@@ -151,13 +154,13 @@ type algorithm struct {
 // algorithm's configuration for a rate, and construct makes a limiter. The function maxOfWindows computes maxGranted
 // for an algorithm that counts in windows; it is nil for a bucket.
 func newAlgorithm[S any, C engine.Grower[S, C], L Limiter](
-	name Algorithm, configure func(Rate, time.Time) (C, error), construct func(Rate, ...Option) (L, error),
+	name Algorithm, configure func(Rate, *engine.Timeline) (C, error), construct func(Rate, ...Option) (L, error),
 	maxOfWindows func(requests, per, length uint64) uint64,
 ) algorithm {
 	return algorithm{
 		name: name, windowed: maxOfWindows != nil,
 		validate: func(r Rate) error {
-			_, err := configure(r, time.Time{})
+			_, err := configure(r, new(engine.Timeline))
 			return err
 		},
 		keys: func(t *engine.Timeline, r engine.Rates, maxKeys int) (engine.Keys, error) {
@@ -171,6 +174,9 @@ func newAlgorithm[S any, C engine.Grower[S, C], L Limiter](
 			return l, nil
 		},
 		maxGranted: func(r Rate, length uint64) uint64 {
+			if w, _ := calendar.Parse(string(r.Window)); w.Calendar() != nil {
+				return exact.MaxOfTouched(uint64(r.Requests), w.Calendar().MaxTouched(length))
+			}
 			if maxOfWindows != nil {
 				return maxOfWindows(uint64(r.Requests), uint64(r.Per), length)
 			}
@@ -182,14 +188,14 @@ func newAlgorithm[S any, C engine.Grower[S, C], L Limiter](
 
 // newKeys makes the engine.Keys of a rule. The function configure makes the configuration for each of the rates r.
 func newKeys[S any, C engine.Grower[S, C]](
-	t *engine.Timeline, r engine.Rates, maxKeys int, configure func(Rate, time.Time) (C, error),
+	t *engine.Timeline, r engine.Rates, maxKeys int, configure func(Rate, *engine.Timeline) (C, error),
 ) (engine.Keys, error) {
 	if r.Warmup == nil {
-		plain := func(r engine.Rate, _ *engine.Warmup) (C, error) { return configure(rateOf(r), t.Start()) }
+		plain := func(r engine.Rate, _ *engine.Warmup) (C, error) { return configure(rateOf(r), t) }
 		return engine.NewKeys[S](t, r, maxKeys, plain, &refusals)
 	}
 	return engine.NewKeys[engine.Warm[S]](t, r, maxKeys, func(r engine.Rate, w *engine.Warmup) (*engine.WarmConfig[S, C], error) {
-		config, err := configure(rateOf(r), t.Start())
+		config, err := configure(rateOf(r), t)
 		if err == nil && !w.Raise {
 			err = (Warmup{int(w.From), w.Over}).fits(rateOf(r))
 		}

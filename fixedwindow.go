@@ -3,19 +3,23 @@ package ratelimit
 import (
 	"time"
 
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
 // A FixedWindow is a [Limiter] that counts the units of each key in windows of length [Rate.Per] and grants
-// [Rate.Requests] units in each window. The windows begin at multiples of Per since the Unix epoch.
+// [Rate.Requests] units in each window. The windows begin at multiples of Per since the Unix epoch. With a [Rate.Window],
+// they are those of a calendar, or begin with the first use.
 //
 // Bound: a key is granted at most Requests units in each window. In an interval of length Per that lies in two windows,
 // it is granted at most 2·Requests units: so many if its requests come just before and just after a boundary.
 //
 // Memory: 32 bytes per key, and at most 26 bytes more per key for the table that holds the keys.
 //
-// At a boundary, the count of every key starts again from zero. That instant is the same for all keys and processes.
+// At a boundary, the count of every key starts again from zero. That instant is the same for all keys and processes,
+// except with the Window "first". The edges of a calendar follow the wall clock of the machine, within a second if that
+// is set. Then a window may last longer or shorter; a clock that is set back by an hour or more begins a window again.
 //
 // Choose a FixedWindow for a limit that people know by the clock, such as 1000 a day, if twice the limit around a
 // boundary does no harm. Otherwise choose a [SlidingWindowCounter] or a [SlidingWindowLog].
@@ -46,23 +50,32 @@ type fixedWindowKeys struct {
 // fixedWindowConfig decides for all keys that have the same rate.
 type fixedWindowConfig struct {
 	engine.Counts[fixedWindowState, *fixedWindowConfig]
-	exact.Window
+	exact.Window // its windows are in use if dial is nil and first is false
+
+	other bool         // whether the rate has a Window: dial is not nil, or first is true
+	first bool         // whether the window of a key begins with its first unit, and lasts Per
+	dial  *engine.Dial // finds the windows of a calendar, or nil
 }
 
-func newFixedWindowConfig(r Rate, start time.Time) (*fixedWindowConfig, error) {
+func newFixedWindowConfig(r Rate, t *engine.Timeline) (*fixedWindowConfig, error) {
 	if err := r.withoutBurst(fixedWindow); err != nil {
 		return nil, err
 	}
-	if r.Window != "" {
-		return nil, &ConfigError{"window", r.Window, "is not supported yet"}
+	c := &fixedWindowConfig{other: r.Window != ""}
+	if w, _ := calendar.Parse(string(r.Window)); w.Calendar() != nil {
+		c.Requests, c.dial = int64(r.Requests), t.Dial(w.Calendar())
+		return c, nil
 	}
-	return &fixedWindowConfig{Window: exact.NewWindow(int64(r.Requests), r.Per, start)}, nil
+	c.Window, c.first = exact.NewWindow(int64(r.Requests), r.Per, t.Start()), c.other
+	return c, nil
 }
 
 // fixedWindowState is the state of one key. The zero state has used nothing.
 type fixedWindowState struct {
-	last instant // when the last unit was granted; never decreases
-	used int64   // units granted in the window that contains the instant last
+	// last is when the last unit was granted; it never decreases. But if windows begin with the first use, it is the begin
+	// of the window, or 0 if there is none because used is 0.
+	last instant
+	used int64 // units granted in the window that contains the instant last
 }
 
 // Step decides on n units at the instant now. It counts them if they fit and charge is true.
@@ -72,21 +85,20 @@ func (c *fixedWindowConfig) Step(
 	if now < s.last {
 		return engine.StepAhead(c, s, c, s.last, now, n, charge)
 	}
-	offset := c.Offset(now)
-	used := c.used(s, now, offset)
+	used, left := c.current(s, now)
 	v.Limit = c.Requests
 	switch {
 	case n > c.Requests:
 		v.RetryAfter = Never
 	case n > c.Requests-used:
-		v.RetryAfter = time.Duration(c.Per - offset)
+		v.RetryAfter = left
 	case charge:
 		used += n
-		*s = fixedWindowState{now, used}
+		c.count(s, now, used-n, used)
 	}
 	v.Left = max(c.Requests-used, 0) // the difference is negative if the limit was lowered
 	if used > 0 {
-		v.ResetAfter = time.Duration(c.Per - offset)
+		v.ResetAfter = left
 	}
 	return v, 0
 }
@@ -95,59 +107,112 @@ func (c *fixedWindowConfig) Step(
 func (c *fixedWindowConfig) StepYoung(
 	s *fixedWindowState, _ *fixedWindowConfig, p engine.Portion, now instant, n int64, charge bool,
 ) (v engine.Verdict, delay time.Duration) {
-	offset := c.Offset(now)
-	used := c.used(s, now, offset)
+	used, left := c.current(s, now)
 	switch {
 	case n > p.Units-used:
 		v.RetryAfter = Never
 	case charge:
 		used += n
-		*s = fixedWindowState{now, used}
+		c.count(s, now, used-n, used)
 	}
 	v.Limit, v.Left = c.Requests, max(p.Units-used, 0)
 	if used > 0 {
-		v.ResetAfter = time.Duration(c.Per - offset)
+		v.ResetAfter = left
 	}
 	return v, 0
 }
 
-// used returns how many units of the state s count in the window that began offset nanoseconds before the instant now.
-func (c *fixedWindowConfig) used(s *fixedWindowState, now instant, offset uint64) int64 {
-	if now.Since(s.last) > offset {
-		return 0
+// current returns how many units of the state s count at the instant now, which is not before s.last, and the time until
+// the end of the window that contains now. If windows begin with the first use, that is one that begins now or earlier.
+func (c *fixedWindowConfig) current(s *fixedWindowState, now instant) (used int64, left time.Duration) {
+	if c.other {
+		return c.currentOther(s, now)
 	}
-	return s.used
+	offset := c.Offset(now)
+	if now.Since(s.last) <= offset {
+		used = s.used
+	}
+	return used, time.Duration(c.Per - offset)
 }
 
-// Carry converts the state s from the old configuration to the configuration c, at the instant now. If the window
-// lengths differ, the count goes into the window that contains the instant now.
+// currentOther does what current does for a rate with a Window.
+func (c *fixedWindowConfig) currentOther(s *fixedWindowState, now instant) (used int64, left time.Duration) {
+	if c.first {
+		if age := now.Since(s.last); s.used > 0 && age < c.Per {
+			return s.used, time.Duration(c.Per - age)
+		}
+		return 0, time.Duration(c.Per)
+	}
+	begin, end := c.dial.Window(now)
+	if s.last >= begin {
+		used = s.used
+	}
+	return used, min(max(now.Until(end), 1), Never-1) // the last window of all time may end now, or never
+}
+
+// count sets the number of units that were used in the window that contains the instant now. Up to now, they were before.
+func (c *fixedWindowConfig) count(s *fixedWindowState, now instant, before, used int64) {
+	switch {
+	case c.first && used == 0:
+		*s = fixedWindowState{}
+	case c.first && before > 0:
+		s.used = used
+	default:
+		*s = fixedWindowState{now, used}
+	}
+}
+
+// Carry converts the state s from the old configuration to the configuration c, at the instant now. If the windows
+// differ, the count goes into the window that contains the instant now, or that begins now.
 func (c *fixedWindowConfig) Carry(s *fixedWindowState, from *fixedWindowConfig, now instant) {
-	if c.Per == from.Per {
+	if c.Per == from.Per && c.first == from.first && c.dial == from.dial {
 		return
 	}
 	now = max(now, s.last)
-	*s = fixedWindowState{now, from.used(s, now, from.Offset(now))}
+	used, _ := from.current(s, now)
+	c.count(s, now, 0, used)
 }
 
-// Reached and Charged return the instant of the last charge.
+// Reached and Charged return the instant of the last charge, or the begin of a window that begins with the first use.
 
 func (c *fixedWindowConfig) Reached(s *fixedWindowState) instant { return s.last }
 func (c *fixedWindowConfig) Charged(s *fixedWindowState) instant { return s.last }
 
-// GiveBack subtracts the returned units from the count if the window in which they were granted has not ended.
+// Begin sets the begin of the window of the state s, if windows begin with the first use.
+func (c *fixedWindowConfig) Begin(s *fixedWindowState, at instant) {
+	if c.first && s.used > 0 {
+		s.last = at
+	}
+}
+
+// GiveBack subtracts the returned units from the count if the window in which they were granted has not ended. A window
+// that begins with the first use keeps its begin if something is left in it.
 func (c *fixedWindowConfig) GiveBack(s *fixedWindowState, back engine.Returned) {
-	if s.last.Since(back.At) <= c.Offset(s.last) {
-		s.used = max(s.used-back.N, 0)
+	counts := back.At >= s.last
+	switch {
+	case c.dial != nil:
+		begin, _ := c.dial.Window(s.last)
+		counts = back.At >= begin
+	case !c.first:
+		counts = s.last.Since(back.At) <= c.Offset(s.last)
+	}
+	if counts {
+		c.count(s, s.last, s.used, max(s.used-back.N, 0))
 	}
 }
 
 // Exceed charges n units at the instant now, even past the limit.
 func (c *fixedWindowConfig) Exceed(s *fixedWindowState, now instant, n int64) {
 	now = max(now, s.last)
-	*s = fixedWindowState{now, exact.Beyond(c.used(s, now, c.Offset(now)), n, max(c.Requests, exact.MaxUsed))}
+	used, _ := c.current(s, now)
+	c.count(s, now, used, exact.Beyond(used, n, max(c.Requests, exact.MaxUsed)))
 }
 
 // Idle reports whether the key has used nothing in the window that contains the instant now.
 func (c *fixedWindowConfig) Idle(s *fixedWindowState, now instant) bool {
-	return now >= s.last && c.used(s, now, c.Offset(now)) == 0
+	if now < s.last {
+		return false
+	}
+	used, _ := c.current(s, now)
+	return used == 0
 }

@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	"configfile":          {".", "internal/confmap", "internal/ruleconfig"},
 	"configread":          {".", "internal/ruleconfig"},
 	"ratelimittest":       {"."},
-	"httplimit":           {".", "internal/engine", "internal/keytable", "internal/override", "internal/ratefield", "internal/running"},
+	"httplimit":           {".", "internal/calendar", "internal/engine", "internal/keytable", "internal/override", "internal/ratefield", "internal/running"},
 	"iolimit":             {"."},
 	"examples/quickstart": {"."},
 }

@@ -49,7 +49,7 @@ type cooldownKeys struct {
 // cooldownConfig decides for all keys that have the same rate.
 type cooldownConfig struct{ gap time.Duration } // the shortest time between two units
 
-func newCooldownConfig(r Rate, _ time.Time) (*cooldownConfig, error) {
+func newCooldownConfig(r Rate, _ *engine.Timeline) (*cooldownConfig, error) {
 	if err := r.withoutBurst("cooldown"); err != nil {
 		return nil, err
 	}

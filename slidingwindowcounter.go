@@ -55,7 +55,7 @@ type slidingCounterConfig struct {
 	exact.Window
 }
 
-func newSlidingCounterConfig(r Rate, start time.Time) (*slidingCounterConfig, error) {
+func newSlidingCounterConfig(r Rate, t *engine.Timeline) (*slidingCounterConfig, error) {
 	err := r.withoutBurst("sliding window counter")
 	if r.Per > math.MaxInt64/2 {
 		err = errors.Join(err, &ConfigError{"per", r.Per, "must be at most 146 years: a wait may last two windows"})
@@ -63,7 +63,7 @@ func newSlidingCounterConfig(r Rate, start time.Time) (*slidingCounterConfig, er
 	if err != nil {
 		return nil, err
 	}
-	return &slidingCounterConfig{Window: exact.NewWindow(int64(r.Requests), r.Per, start)}, nil
+	return &slidingCounterConfig{Window: exact.NewWindow(int64(r.Requests), r.Per, t.Start())}, nil
 }
 
 // slidingCounterState is the state of one key. The zero state has used nothing.

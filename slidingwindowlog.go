@@ -56,7 +56,7 @@ type slidingLogConfig struct {
 	per      uint64 // length of the interval, in nanoseconds
 }
 
-func newSlidingLogConfig(r Rate, _ time.Time) (*slidingLogConfig, error) {
+func newSlidingLogConfig(r Rate, _ *engine.Timeline) (*slidingLogConfig, error) {
 	err := r.withoutBurst("sliding window log")
 	if r.Requests > maxLogRequests {
 		err = errors.Join(err, &ConfigError{"requests", r.Requests,

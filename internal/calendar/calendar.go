@@ -9,10 +9,12 @@ package calendar
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
@@ -141,6 +143,17 @@ func Text(unit string, day int, zone string) string {
 		return w.text
 	}
 	return strings.TrimSpace(fmt.Sprintf("%s from day %d %s", cmp.Or(unit, "?"), day, zone))
+}
+
+// LengthAt returns the length of the window that contains the time t, if the text is that of the Window of a
+// calendar; otherwise it returns per.
+func LengthAt(text string, per time.Duration, t time.Time) time.Duration {
+	w, _ := Parse(text)
+	if w.calendar == nil {
+		return per
+	}
+	begin, end := w.calendar.Edges(t.UnixNano())
+	return time.Duration(min(uint64(end)-uint64(begin), math.MaxInt64))
 }
 
 // maxDay is the last day of the month that every month has.

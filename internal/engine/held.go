@@ -55,7 +55,7 @@ func (ps *ratePlans[S, C]) charge(
 		return v, delay, 0
 	}
 	ps.lower(s, h, before)
-	at := p.config.Charged(&s.state)
+	at := max(now, p.config.Charged(&s.state))
 	switch {
 	case do == Hold:
 		e := receipt{at: at, n: n, portion: Portion{Units: 1, Of: 1}, first: young, until: until}
@@ -158,7 +158,7 @@ func (ps *ratePlans[S, C]) exceed(
 		ps.lower(s, h, ps.debt(s, p, now))
 		p.config.Exceed(&s.state, now, n)
 		if s.chain != 0 {
-			ps.receipts.get().follow(s.chain, h, p.config.Charged(&s.state))
+			ps.receipts.get().follow(s.chain, h, max(now, p.config.Charged(&s.state)))
 		}
 		return p.held(&s.state, true)
 	}
