@@ -280,11 +280,7 @@ func valueOf(f ruleconfig.Field, isDefault bool) schema {
 		return schema{"type": "string", "anyOf": []schema{{"enum": []string{"open", "closed", "local"}}, {"pattern": "^local:0*[1-9][0-9]*$"}}}
 	case ruleconfig.WindowName:
 		return choice("day", "week", "month", "year", "first")
-	case ruleconfig.Zone:
-		text["minLength"] = 1
-	case ruleconfig.FirstDay:
-		return schema{"type": "integer", "minimum": 1, "maximum": 28}
-	case ruleconfig.Capacity, ruleconfig.Requests, ruleconfig.Burst:
+	case ruleconfig.Capacity, ruleconfig.Requests, ruleconfig.Burst, ruleconfig.FirstDay:
 		return count
 	case ruleconfig.PerSecond, ruleconfig.PerMillisecond, ruleconfig.Milliseconds, ruleconfig.Seconds:
 		return number
