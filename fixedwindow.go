@@ -72,8 +72,8 @@ func newFixedWindowConfig(r Rate, t *engine.Timeline) (*fixedWindowConfig, error
 
 // fixedWindowState is the state of one key. The zero state has used nothing.
 type fixedWindowState struct {
-	// last is when the last unit was granted; it never decreases. But if windows begin with the first use, it is the begin
-	// of the window, or 0 if there is none because used is 0.
+	// last is when the last unit was granted or, if windows begin with the first use, when the last window began. It never
+	// decreases, also if all units are given back: else a window could begin before another, and take back its units.
 	last instant
 	used int64 // units granted in the window that contains the instant last
 }
@@ -152,13 +152,8 @@ func (c *fixedWindowConfig) currentOther(s *fixedWindowState, now instant) (used
 
 // count sets the number of units that were used in the window that contains the instant now. Up to now, they were before.
 func (c *fixedWindowConfig) count(s *fixedWindowState, now instant, before, used int64) {
-	switch {
-	case c.first && used == 0:
-		*s = fixedWindowState{}
-	case c.first && before > 0:
-		s.used = used
-	default:
-		*s = fixedWindowState{now, used}
+	if s.used = used; !c.first || before == 0 {
+		s.last = now
 	}
 }
 

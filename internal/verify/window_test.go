@@ -95,7 +95,7 @@ func (k *windowKey) settle(at time.Time, index, n int) {
 		sum += c.n
 	}
 	if k.zone == nil && sum == 0 {
-		k.charges, k.begin, k.last = nil, time.Time{}, time.Time{}
+		k.charges, k.begin = nil, time.Time{} // k.last stays: no window begins before another
 	}
 }
 
