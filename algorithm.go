@@ -219,25 +219,17 @@ func configAlgorithms() (all []ruleconfig.Algorithm) {
 
 // refusals makes the errors for a rate that Rule.Resolve returned but that the rule cannot use.
 var refusals = engine.Refusals{
-	OtherPer: func(r engine.Rate) error { return errOtherWindow(rateOf(r)) },
+	OtherPer: func(base, r engine.Rate) error { return algorithm{windowed: true}.otherWindow(rateOf(base), rateOf(r)) },
 	TooMany: func(r engine.Rate) error {
 		return &ConfigError{"rate", rateOf(r), "must be one of the 65,536 rates that a rule has at most"}
 	},
 }
 
-// otherWindow returns an error if the algorithm counts in windows and a tier with the rate r has other windows than base;
-// only the day on which the months of a calendar begin may differ.
+// otherWindow returns an error if the algorithm counts in windows and a tier with the rate r has other windows than base.
+// Only the day on which the months of a calendar begin may differ.
 func (a algorithm) otherWindow(base, r Rate) error {
-	if !a.windowed || r.Per == base.Per && calendar.Alike(string(r.Window), string(base.Window)) {
+	if !a.windowed {
 		return nil
 	}
-	return errOtherWindow(r)
-}
-
-// errOtherWindow returns the error for a rate r whose Per or Window differs from that of the rule's rate.
-func errOtherWindow(r Rate) error {
-	if r.Window != "" {
-		return &ConfigError{"window", confmap.Quote(string(r.Window)), "must be that of the rule's rate: only the day of a month may differ"}
-	}
-	return &ConfigError{"per", r.Per, "must be that of the rule's rate: a window has one length"}
+	return joinFaults(ruleconfig.OtherWindow(base.data(), r.data(), "must be that of the rule's rate: a window has one length"))
 }

@@ -3,9 +3,9 @@ package ratelimit
 import (
 	"time"
 
-	"github.com/ratelimit-go/ratelimit/internal/calendar"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // A FixedWindow is a [Limiter] that counts the units of each key in windows of length [Rate.Per] and grants
@@ -50,24 +50,14 @@ type fixedWindowKeys struct {
 // fixedWindowConfig decides for all keys that have the same rate.
 type fixedWindowConfig struct {
 	engine.Counts[fixedWindowState, *fixedWindowConfig]
-	exact.Window // its windows are in use if dial is nil and first is false
-
-	other bool         // whether the rate has a Window: dial is not nil, or first is true
-	first bool         // whether the window of a key begins with its first unit, and lasts Per
-	dial  *engine.Dial // finds the windows of a calendar, or nil
+	engine.Windows
 }
 
 func newFixedWindowConfig(r Rate, t *engine.Timeline) (*fixedWindowConfig, error) {
-	if err := r.withoutBurst(fixedWindow); err != nil {
+	if err := r.faults(ruleconfig.FixedFaults); err != nil {
 		return nil, err
 	}
-	c := &fixedWindowConfig{other: r.Window != ""}
-	if w, _ := calendar.Parse(string(r.Window)); w.Calendar() != nil {
-		c.Requests, c.dial = int64(r.Requests), t.Dial(w.Calendar())
-		return c, nil
-	}
-	c.Window, c.first = exact.NewWindow(int64(r.Requests), r.Per, t.Start()), c.other
-	return c, nil
+	return &fixedWindowConfig{Windows: t.Windows(engine.Rate(r.data()))}, nil
 }
 
 // fixedWindowState is the state of one key. The zero state has used nothing.
@@ -85,7 +75,7 @@ func (c *fixedWindowConfig) Step(
 	if now < s.last {
 		return engine.StepAhead(c, s, c, s.last, now, n, charge)
 	}
-	used, left := c.current(s, now)
+	used, left := c.Current(now, s.last, s.used)
 	v.Limit = c.Requests
 	switch {
 	case n > c.Requests:
@@ -93,8 +83,8 @@ func (c *fixedWindowConfig) Step(
 	case n > c.Requests-used:
 		v.RetryAfter = left
 	case charge:
+		c.count(s, now, used, n)
 		used += n
-		c.count(s, now, used-n, used)
 	}
 	v.Left = max(c.Requests-used, 0) // the difference is negative if the limit was lowered
 	if used > 0 {
@@ -107,13 +97,13 @@ func (c *fixedWindowConfig) Step(
 func (c *fixedWindowConfig) StepYoung(
 	s *fixedWindowState, _ *fixedWindowConfig, p engine.Portion, now instant, n int64, charge bool,
 ) (v engine.Verdict, delay time.Duration) {
-	used, left := c.current(s, now)
+	used, left := c.Current(now, s.last, s.used)
 	switch {
 	case n > p.Units-used:
 		v.RetryAfter = Never
 	case charge:
+		c.count(s, now, used, n)
 		used += n
-		c.count(s, now, used-n, used)
 	}
 	v.Limit, v.Left = c.Requests, max(p.Units-used, 0)
 	if used > 0 {
@@ -122,37 +112,9 @@ func (c *fixedWindowConfig) StepYoung(
 	return v, 0
 }
 
-// current returns how many units of the state s count at the instant now, which is not before s.last, and the time until
-// the end of the window that contains now. If windows begin with the first use, that is one that begins now or earlier.
-func (c *fixedWindowConfig) current(s *fixedWindowState, now instant) (used int64, left time.Duration) {
-	if c.other {
-		return c.currentOther(s, now)
-	}
-	offset := c.Offset(now)
-	if now.Since(s.last) <= offset {
-		used = s.used
-	}
-	return used, time.Duration(c.Per - offset)
-}
-
-// currentOther does what current does for a rate with a Window.
-func (c *fixedWindowConfig) currentOther(s *fixedWindowState, now instant) (used int64, left time.Duration) {
-	if c.first {
-		if age := now.Since(s.last); s.used > 0 && age < c.Per {
-			return s.used, time.Duration(c.Per - age)
-		}
-		return 0, time.Duration(c.Per)
-	}
-	begin, end := c.dial.Window(now)
-	if s.last >= begin {
-		used = s.used
-	}
-	return used, min(max(now.Until(end), 1), Never-1) // the last window of all time may end now, or never
-}
-
-// count sets the number of units that were used in the window that contains the instant now. Up to now, they were before.
-func (c *fixedWindowConfig) count(s *fixedWindowState, now instant, before, used int64) {
-	if s.used = used; !c.first || before == 0 {
+// count adds n units to those that are used in the window that contains the instant now.
+func (c *fixedWindowConfig) count(s *fixedWindowState, now instant, used, n int64) {
+	if s.used = used + n; used == 0 || !c.FromFirst() {
 		s.last = now
 	}
 }
@@ -160,12 +122,11 @@ func (c *fixedWindowConfig) count(s *fixedWindowState, now instant, before, used
 // Carry converts the state s from the old configuration to the configuration c, at the instant now. If the windows
 // differ, the count goes into the window that contains the instant now, or that begins now.
 func (c *fixedWindowConfig) Carry(s *fixedWindowState, from *fixedWindowConfig, now instant) {
-	if c.Per == from.Per && c.first == from.first && c.dial == from.dial {
-		return
+	if !c.Same(&from.Windows) {
+		now = max(now, s.last)
+		used, _ := from.Current(now, s.last, s.used)
+		*s = fixedWindowState{now, used}
 	}
-	now = max(now, s.last)
-	used, _ := from.current(s, now)
-	c.count(s, now, 0, used)
 }
 
 // Reached and Charged return the instant of the last charge, or the begin of a window that begins with the first use.
@@ -175,7 +136,7 @@ func (c *fixedWindowConfig) Charged(s *fixedWindowState) instant { return s.last
 
 // Begin sets the begin of the window of the state s, if windows begin with the first use.
 func (c *fixedWindowConfig) Begin(s *fixedWindowState, at instant) {
-	if c.first && s.used > 0 {
+	if c.FromFirst() && s.used > 0 {
 		s.last = at
 	}
 }
@@ -183,24 +144,16 @@ func (c *fixedWindowConfig) Begin(s *fixedWindowState, at instant) {
 // GiveBack subtracts the returned units from the count if the window in which they were granted has not ended. A window
 // that begins with the first use keeps its begin if something is left in it.
 func (c *fixedWindowConfig) GiveBack(s *fixedWindowState, back engine.Returned) {
-	counts := back.At >= s.last
-	switch {
-	case c.dial != nil:
-		begin, _ := c.dial.Window(s.last)
-		counts = back.At >= begin
-	case !c.first:
-		counts = s.last.Since(back.At) <= c.Offset(s.last)
-	}
-	if counts {
-		c.count(s, s.last, s.used, max(s.used-back.N, 0))
+	if c.SameWindow(back.At, s.last) {
+		s.used = max(s.used-back.N, 0)
 	}
 }
 
 // Exceed charges n units at the instant now, even past the limit.
 func (c *fixedWindowConfig) Exceed(s *fixedWindowState, now instant, n int64) {
 	now = max(now, s.last)
-	used, _ := c.current(s, now)
-	c.count(s, now, used, exact.Beyond(used, n, max(c.Requests, exact.MaxUsed)))
+	used, _ := c.Current(now, s.last, s.used)
+	c.count(s, now, used, exact.Beyond(used, n, max(c.Requests, exact.MaxUsed))-used)
 }
 
 // Idle reports whether the key has used nothing in the window that contains the instant now.
@@ -208,6 +161,6 @@ func (c *fixedWindowConfig) Idle(s *fixedWindowState, now instant) bool {
 	if now < s.last {
 		return false
 	}
-	used, _ := c.current(s, now)
+	used, _ := c.Current(now, s.last, s.used)
 	return used == 0
 }

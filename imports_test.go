@@ -46,7 +46,7 @@ var mayImport = map[string][]string{
 	"internal/explained":  {"internal/confmap", "internal/ratetext"},
 	"internal/override":   {"internal/confmap", "internal/keytable", "internal/ratetext"},
 	"internal/penalty":    {"internal/keytable"},
-	"internal/ruleconfig": {"internal/calendar", "internal/confmap", "internal/keyspec", "internal/ratetext"},
+	"internal/ruleconfig": {"internal/calendar", "internal/confmap", "internal/exact", "internal/keyspec", "internal/ratetext"},
 
 	"configfile":          {".", "internal/confmap", "internal/ruleconfig"},
 	"configread":          {".", "internal/ruleconfig"},

@@ -2,12 +2,10 @@ package ratelimit
 
 import (
 	"cmp"
-	"errors"
 	"strconv"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/calendar"
-	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
@@ -82,28 +80,14 @@ func (r Rate) WithBurst(n int) Rate {
 
 // Validate returns nil if r is valid for some algorithm, and otherwise all its problems, joined. Each problem is a
 // [*ConfigError]. One algorithm may still refuse a rate that Validate accepts: [FixedWindow] refuses a Burst.
-func (r Rate) Validate() error {
+func (r Rate) Validate() error { return r.faults(ruleconfig.RateFaults) }
+
+// faults returns what check finds wrong with r, joined, or nil.
+func (r Rate) faults(check func(ratetext.Rate) []ruleconfig.Fault) error {
 	if r == unlimitedRate {
 		return &ConfigError{"requests", r, "must be a limit: only a tier, or Resolve, makes a request unlimited"}
 	}
-	var errs []error
-	if r.Requests < 1 {
-		errs = append(errs, &ConfigError{"requests", r.Requests, "must be at least 1"})
-	}
-	w, err := calendar.Parse(string(r.Window))
-	if err != nil {
-		errs = append(errs, &ConfigError{"window", confmap.Quote(string(r.Window)), err.Error()})
-	}
-	switch {
-	case w.Calendar() != nil && r.Per != 0:
-		errs = append(errs, &ConfigError{"per", r.Per, "must be 0: the windows of a calendar have lengths of their own"})
-	case w.Calendar() == nil && err == nil && r.Per <= 0:
-		errs = append(errs, &ConfigError{"per", r.Per, "must be longer than zero"})
-	}
-	if r.Burst < 0 {
-		errs = append(errs, &ConfigError{"burst", r.Burst, "must be at least 1, or 0 for as many as requests"})
-	}
-	return errors.Join(errs...)
+	return joinFaults(check(r.data()))
 }
 
 // burst returns the largest number of units that the rate r grants at once.
@@ -111,46 +95,23 @@ func (r Rate) burst() int { return cmp.Or(r.Burst, r.Requests) }
 
 // bucket returns a bucket that enforces the rate r. The error joins everything that is wrong with r.
 func (r Rate) bucket() (exact.Bucket, error) {
-	err := errors.Join(r.Validate(), r.withoutWindow())
-	switch burst := int64(r.burst()); {
-	case burst > exact.MaxBurst && r.Burst == 0:
-		err = errors.Join(err, &ConfigError{"requests", r.Requests, "must be at most 4294967295 without a burst"})
-	case burst > exact.MaxBurst:
-		err = errors.Join(err, &ConfigError{"burst", r.Burst, "must be at most 4294967295"})
-	}
-	if err != nil {
+	if err := r.faults(ruleconfig.BucketFaults); err != nil {
 		return exact.Bucket{}, err
 	}
 	return exact.NewBucket(int64(r.Requests), int64(r.Per), int64(r.burst())), nil
 }
 
-// withoutWindow returns an error if r has a Window, for an algorithm other than FixedWindow.
-func (r Rate) withoutWindow() error {
-	if r.Window == "" {
-		return nil
-	}
-	return &ConfigError{"window", confmap.Quote(string(r.Window)), "must be left out: only a FixedWindow has other windows"}
-}
-
-// withoutBurst validates r for an algorithm that counts in windows. of is what the error calls the algorithm.
+// withoutBurst validates r for an algorithm that has no burst and no Window. of is what the error calls the algorithm.
 func (r Rate) withoutBurst(of string) error {
-	err := r.Validate()
-	if of != fixedWindow {
-		err = errors.Join(err, r.withoutWindow())
-	}
-	if r.Burst > 0 {
-		err = errors.Join(err, &ConfigError{"burst", r.Burst, "must be 0: a " + of + " has no burst"})
-	}
-	return err
+	return r.faults(func(r ratetext.Rate) []ruleconfig.Fault { return ruleconfig.CountFaults(r, of) })
 }
-
-// fixedWindow is what errors call the algorithm FixedWindow.
-const fixedWindow = "fixed window"
 
 // ParseRate returns the [Rate] that s spells, such as "100/m", "100/min", "10 per 2 minutes", "100/90s", "5/1h30m" or
-// "100/m burst 20". With a [Window], it is such as "10000/month", "10000/month from day 15 Europe/Berlin" or "500/day from
-// first". "100/day" and "100/week" are lengths of time since the Unix epoch, "100/week UTC" is a calendar. It reads all that [Rate.String] writes. "unlimited" is [Unlimited]. An error matches
+// "100/m burst 20". It reads all that [Rate.String] writes. "unlimited" is [Unlimited]. An error matches
 // [ErrInvalidConfig].
+//
+// Rates with a [Window] are spelled "10000/month", "10000/month from day 15 Europe/Berlin", "1000/week UTC" or "500/day from
+// first". But "100/day" and "100/week" have none: their windows last 24 hours and 7 days, from multiples since the Unix epoch.
 func ParseRate(s string) (Rate, error) {
 	r, err := ratetext.Parse(s)
 	if err != nil {

@@ -56,8 +56,8 @@ type Rates struct {
 
 // Refusals holds the functions that make the error for a Wanted.Rate which a rule cannot use.
 type Refusals struct {
-	OtherPer func(Rate) error // for a rate whose Per differs from the Per of the rule
-	TooMany  func(Rate) error // for a new rate, when the rule has the largest number of rates already
+	OtherPer func(base, r Rate) error // for a rate r whose windows differ from those of base, the rate of the rule
+	TooMany  func(Rate) error         // for a new rate, when the rule has the largest number of rates already
 }
 
 // Wanted selects the rate of a request. If the field Rate is not nil, this rate is used. Otherwise, the
@@ -201,7 +201,7 @@ func (ps *ratePlans[S, C]) pick(want Wanted) (p *ratePlan[S, C], err error) {
 func (ps *ratePlans[S, C]) configured(rate Rate) (config C, same Rate, err error) {
 	config, err = ps.configure(rate, ps.rates.Warmup)
 	if err == nil && ps.rates.SamePer && !rate.sharesWindows(ps.rates.Base) {
-		err = ps.refusals.OtherPer(rate)
+		err = ps.refusals.OtherPer(ps.rates.Base, rate)
 	}
 	if !ps.rates.Windows && ps.rates.Warmup == nil && err == nil { // with a Warmup, the limit of a new key depends on Requests
 		rate = rate.reduced()

@@ -94,7 +94,7 @@ func (r *Reader) rate(rule, config *confmap.Node, a Algorithm, base ratetext.Rat
 	}
 	faults := r.caller.Refused(a, read.rate)
 	if len(faults) == 0 && a.Windowed && base.Requests != 0 {
-		faults = otherWindow(base, read.rate)
+		faults = OtherWindow(base, read.rate, "must have the window of the rule's rate, "+base.Per.String()+": a window has one length")
 	}
 	for _, fault := range faults {
 		name := cmp.Or(read.from[fault.Field], read.from["requests"])

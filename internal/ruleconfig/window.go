@@ -62,14 +62,14 @@ func (r *rateReader) calendar() {
 	r.from["window"] = "window"
 }
 
-// otherWindow returns the mistake in the rate r of a tier if it has other windows than the rate of the rule,
-// which is base.
-func otherWindow(base, r ratetext.Rate) []Fault {
+// OtherWindow returns the mistake in the rate r of a tier if it has other windows than base, the rate of the rule. Only the
+// day on which the months of a calendar begin may differ. The text otherPer is the reason for another Per.
+func OtherWindow(base, r ratetext.Rate, otherPer string) []Fault {
 	switch {
 	case !calendar.Alike(base.Window, r.Window):
-		return []Fault{{"window", r.Window, "must have the windows of the rule's rate, " + base.String() + ": only the day of a month may differ"}}
+		return []Fault{{"window", windowOf(r), "must be that of the rule's rate, " + base.String() + ": only the day of a month may differ"}}
 	case base.Per != r.Per:
-		return []Fault{{"per", r.Per, "must have the window of the rule's rate, " + base.Per.String() + ": a window has one length"}}
+		return []Fault{{"per", r.Per, otherPer}}
 	}
 	return nil
 }
