@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -18,7 +19,7 @@ import (
 // the same name, AddRule changes nothing and returns an error that matches [ErrInvalidConfig].
 func (l *RateLimiter) AddRule(r Rule) error {
 	return l.edit(func(c *change) error {
-		return c.put(nil, given("rules["+strconv.Itoa(c.set.rules.NumNamed())+"]", r, false))
+		return c.put(nil, given("rules["+strconv.Itoa(c.set.NumNamed())+"]", r, false))
 	})
 }
 
@@ -54,9 +55,9 @@ func (l *RateLimiter) SetConfig(config map[string]any) error {
 // [ErrUnknownRule]. If [WithRequiredRules] names the rule, the rule stays, and the error matches [ErrInvalidConfig].
 func (l *RateLimiter) RemoveRule(name string) error {
 	return l.edit(func(c *change) error {
-		old := c.set.named(name)
+		old := c.set.Named(name)
 		if old == nil && name == defaultName {
-			old = c.set.rules.Default()
+			old = c.set.Default()
 		}
 		if old == nil {
 			return &unknownRule{name, c.set}
@@ -70,7 +71,7 @@ func (l *RateLimiter) RemoveRule(name string) error {
 // default rule has the same name, its keys keep what they have used, see [RateLimiter.Replace]. If r is invalid,
 // SetDefaultRule changes nothing and returns an error that matches [ErrInvalidConfig].
 func (l *RateLimiter) SetDefaultRule(r Rule) error {
-	return l.edit(func(c *change) error { return c.put(c.set.rules.Default(), given("defaultRule", r, true)) })
+	return l.edit(func(c *change) error { return c.put(c.set.Default(), given("defaultRule", r, true)) })
 }
 
 // UpdateRate changes [Rule.Rate] of the rule with this name to r. The change takes effect for all keys of the rule at
@@ -81,7 +82,7 @@ func (l *RateLimiter) SetDefaultRule(r Rule) error {
 // [ErrInvalidConfig]. In both cases nothing changes.
 func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
 	return l.edit(func(c *change) error {
-		old := c.set.named(rule)
+		old := c.set.Named(rule)
 		if old == nil {
 			return &unknownRule{rule, c.set}
 		}
@@ -131,7 +132,7 @@ func (l *RateLimiter) ReloadIf(configs []map[string]any, defaultConfig map[strin
 func (l *RateLimiter) ReloadAll(
 	configs []map[string]any, defaultConfig map[string]any, o []Override, accept func([]Rule, *Rule) error,
 ) error {
-	err := l.reload(configs, defaultConfig, accept, func(next *ruleSet) error { return checkFileOverrides(l.settings.store, next, o) })
+	err := l.reload(configs, defaultConfig, accept, func(next *ruleSet) error { return checkOverrides(l, next, override.File, o) })
 	if err != nil {
 		return err
 	}
@@ -262,7 +263,7 @@ func (c *change) swap(out, in *activeRule) {
 // put plans that the new rule r takes the place of the current rule old, or comes after all rules if old is nil. It returns
 // all mistakes in r. It compares r only with rules that it may conflict with.
 func (c *change) put(old *activeRule, r *givenRule) error {
-	check, named := c.newCheck(), c.set.named(r.Name)
+	check, named := c.newCheck(), c.set.Named(r.Name)
 	if named != nil && named != old {
 		check.names[named.Name] = c.pathOf(named)
 	}
@@ -270,7 +271,7 @@ func (c *change) put(old *activeRule, r *givenRule) error {
 	if r.Limiter != nil {
 		c.addOthers(check, r, old, named)
 	}
-	if old == nil && !r.isDefault && c.set.rules.NumNamed() >= maxRules {
+	if old == nil && !r.isDefault && c.set.NumNamed() >= maxRules {
 		return errTooManyRules(maxRules + 1)
 	}
 	if check.add(r); len(check.problems) > 0 {
@@ -283,7 +284,7 @@ func (c *change) put(old *activeRule, r *givenRule) error {
 
 // setRule plans that r takes the place of the rule with its name, or comes after all rules.
 func (c *change) setRule(r *givenRule) error {
-	old := c.set.named(r.Name)
+	old := c.set.Named(r.Name)
 	r.isDefault = old != nil && old.isDefault
 	return c.put(old, r)
 }
@@ -295,10 +296,10 @@ func (c *change) replace(all []*givenRule) error {
 	}
 	var problems []error
 	for _, r := range all {
-		a, err := c.activate(r, c.set.named(r.Name))
+		a, err := c.activate(r, c.set.Named(r.Name))
 		c.in, problems = append(c.in, a), append(problems, err)
 	}
-	c.out = c.set.rules
+	c.out = c.set.List
 	c.next = newRuleSet(c.in)
 	return errors.Join(problems...)
 }
@@ -308,7 +309,7 @@ func (c *change) replace(all []*givenRule) error {
 // also checks the rates of all other rules: the store must be able to give their units back if the Limiter denies.
 func (c *change) addOthers(check *ruleCheck, r *givenRule, old, named *activeRule) {
 	firstCustom, place := c.set.custom == 0 && c.l.remote != nil, r.place(r.isDefault)
-	for _, other := range c.set.rules {
+	for _, other := range c.set.List {
 		isCustom := other.Limiter != nil && match.Meet(place, other.Place())
 		if other == old || !isCustom && (!firstCustom || other == named) {
 			continue
@@ -336,13 +337,13 @@ func (c *change) pathOf(r *activeRule) string {
 	if r.isDefault {
 		return "defaultRule"
 	}
-	return "rules[" + strconv.Itoa(c.set.rules.Position(r)) + "]"
+	return "rules[" + strconv.Itoa(c.set.Position(r)) + "]"
 }
 
 // carryOver gives the rule r, which was read from a config, the Resolve and the Limiter of the current rule of the same
 // name. If r needs a Limiter that is not built yet, carryOver plans the call of the BuildFunc.
 func (c *change) carryOver(r *givenRule) error {
-	if old := c.set.named(r.Name); old != nil {
+	if old := c.set.Named(r.Name); old != nil {
 		r.Resolve = old.Resolve
 		switch built := old.built(); {
 		case old.Limiter == nil:
@@ -385,14 +386,14 @@ func rateRefused(name string, err error) error {
 // its rule did not change. A Limiter that a BuildFunc has made is closed if no rule uses it.
 func (c *change) end() {
 	c.rates.Undo(func(old *activeRule) (rate Rate, other bool) {
-		now := c.l.set.Load().named(old.Name)
+		now := c.l.set.Load().Named(old.Name)
 		if now == nil || now == old || !confmap.Same(now.Limiter, old.Limiter) {
 			return Rate{}, false
 		}
 		return now.Rate, true // the rate that a later change has set
 	})
 	hooks.CloseUnused(func(limiter any) bool {
-		return slices.ContainsFunc(c.l.set.Load().rules, func(r *activeRule) bool { return confmap.Same(r.Limiter, limiter) })
+		return slices.ContainsFunc(c.l.set.Load().List, func(r *activeRule) bool { return confmap.Same(r.Limiter, limiter) })
 	}, c.built...)
 }
 
@@ -409,12 +410,14 @@ func (c *change) activate(given *givenRule, old *activeRule) (*activeRule, error
 	case r.Rate != old.Rate:
 		noSetRate = c.tell(old, r.Rate)
 	}
-	a := &activeRule{Rule: r, isDefault: given.isDefault, unnamed: l.settings.single, key: keyMaker{keyspec.MakerOf(string(r.Key))}}
+	a := &activeRule{Rule: r, isDefault: given.isDefault, unnamed: l.settings.single, key: keyMaker{keyspec.MakerOf(string(r.Key))},
+		exempts: slices.Contains(slices.Collect(maps.Values(r.Tiers)), unlimitedRate)}
 	carriesKeys := old != nil && r.keepsKeys(&old.Rule) && (old.Limiter == nil) == (r.Limiter == nil) &&
 		(old.Warmup == Warmup{}) == (r.Warmup == Warmup{})
 	if carriesKeys {
 		a.serial, a.totals = old.serial, old.totals
 	} else {
+		old = nil
 		l.lastSerial++
 		a.serial, a.totals = l.lastSerial, new(counters.Totals)
 	}
@@ -423,7 +426,7 @@ func (c *change) activate(given *givenRule, old *activeRule) (*activeRule, error
 	switch {
 	case r.Limiter != nil:
 	case l.remote != nil:
-		commit, err = l.remote.activate(a, old, carriesKeys)
+		commit, err = l.remote.activate(a, old)
 	case carriesKeys:
 		a.keys, a.local = old.keys, old.keys
 		commit, err = a.keys.Change(a.rates())
@@ -431,6 +434,6 @@ func (c *change) activate(given *givenRule, old *activeRule) (*activeRule, error
 		a.keys, err = algorithms[r.Algorithm].keys(&l.time, a.rates(), l.settings.maxKeys)
 		a.local = a.keys
 	}
-	c.commits = append(c.commits, commit, c.penalties(a, old, carriesKeys))
+	c.commits = append(c.commits, commit, a.penalties(old, l.settings.maxKeys))
 	return a, errors.Join(append(atPath("rules["+strconv.Quote(r.Name)+"].rate", err), noSetRate)...)
 }

@@ -21,7 +21,7 @@ func combine(rules []*activeRule, parts []engine.Part, passes bool, req *Request
 			advised = advised || p.Advises && !p.Granted()
 			continue
 		}
-		if binding < 0 || engine.Binds(p, &parts[binding], passes, rules[i].index < rules[binding].index) {
+		if binding < 0 || engine.Binds(p, &parts[binding], passes, rules[i].Index < rules[binding].Index) {
 			binding = i
 		}
 		// Left is -1 if no limit applies. Converted to uint64, -1 is the largest number, so min ignores it.
@@ -66,7 +66,7 @@ func combineUnits(rules []*activeRule, parts []engine.Part, passes bool, costs [
 		if p.Shadow || r.Unit != unit {
 			continue
 		}
-		if binding < 0 || engine.Binds(p, &parts[binding], passes, r.index < rules[binding].index) {
+		if binding < 0 || engine.Binds(p, &parts[binding], passes, r.Index < rules[binding].Index) {
 			binding = i
 		}
 		left = min(left, uint64(max(p.Left, -1)))

@@ -35,7 +35,7 @@ type decision struct {
 	spots         []engine.Spot    // the keys in this process and their answers; used only while callers wait for one of these keys
 	waiting       waitline.Request // identifies the request, its keys, and the queue in which it waits; set by gather
 	memoryLine    keytable.Hash    // identifies the queue for the keys of all rules except the one with a custom limiter
-	dry           *dryRun          // nil unless the decision is a dry run
+	byResolve     []*activeRule    // in a dry run, those of the field exempt that do not limit the request because of Resolve
 	noStrike      bool             // whether a denial is no strike for a Penalty: the request waits, or others wait before it
 	held          bool             // whether Wait has charged all rules but the one with a custom limiter
 	parts         []engine.Part    // the answers of the rules, in the order of the field rules
@@ -181,13 +181,13 @@ func (d *decision) find(set *ruleSet) error {
 		return nil
 	}
 	for _, name := range d.request.Rules {
-		r := set.named(name)
+		r := set.Named(name)
 		if r == nil {
 			return &unknownRule{name, set}
 		}
 		d.named = append(d.named, r)
 	}
-	d.named = append(d.named, set.groups.Additional(d.request.Endpoint)...)
+	d.named = append(d.named, set.Additional(d.request.Endpoint)...)
 	inLockOrder(d.named)
 	d.named = slices.Compact(d.named)
 	d.rules = d.named
@@ -219,8 +219,8 @@ func (d *decision) prepare(set *ruleSet, overrides override.At) error {
 			rate, resolved, exempt = r.resolved(&d.request, d.resolvedRates)
 		}
 		if exempt {
-			if resolved && d.dry != nil {
-				d.dry.byResolve = append(d.dry.byResolve, r)
+			if resolved && d.order.Mode == engine.ModeDryRun {
+				d.byResolve = append(d.byResolve, r)
 			}
 			leaveOut(d, &d.exempt, r)
 			continue
@@ -346,7 +346,7 @@ func (d *decision) appendEach(ctx context.Context, each []Result) []Result {
 			d.sorted = append(d.sorted, i)
 		}
 	}
-	slices.SortFunc(d.sorted, func(a, b int) int { return cmp.Compare(rule(a).index, rule(b).index) })
+	slices.SortFunc(d.sorted, func(a, b int) int { return cmp.Compare(rule(a).Index, rule(b).Index) })
 	for _, i := range d.sorted {
 		res := unlimited
 		if i < n {

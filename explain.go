@@ -106,11 +106,6 @@ type RateFrom string
 // An AnsweredBy says what has answered for a rule; [RuleExplanation.AnsweredBy] lists the values.
 type AnsweredBy string
 
-// A dryRun holds what [RateLimiter.Explain] needs to know besides the answers.
-type dryRun struct {
-	byResolve []*activeRule // rules that do not limit the request because of Resolve
-}
-
 // Explain returns what [RateLimiter.Check] would return for req now, and why. It takes nothing and changes nothing: the
 // [Observer] does not see it, and [RuleStats] do not count it. It decides as Check does, by all rules at one instant,
 // on copies of the states. If callers wait for a key, Explain answers as if they had been served, as Check does.
@@ -124,7 +119,6 @@ type dryRun struct {
 func (l *RateLimiter) Explain(ctx context.Context, req Request) (Explanation, error) {
 	d := newDecision(&req, engine.ModeDryRun)
 	defer d.free()
-	d.dry = new(dryRun)
 	res, err := l.run(ctx, d)
 	if err != nil && res == (Result{}) {
 		return Explanation{}, err
@@ -138,7 +132,7 @@ func (l *RateLimiter) Explain(ctx context.Context, req Request) (Explanation, er
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(rules[a].index, rules[b].index) })
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(rules[a].Index, rules[b].Index) })
 	for _, i := range order {
 		now := cmp.Or(d.Now, l.time.Now())
 		r := explainRule(ctx, d, rules[i], i, l.time.Time(now))
@@ -157,14 +151,16 @@ func (l *RateLimiter) Explain(ctx context.Context, req Request) (Explanation, er
 
 // String returns e as a table for people, which may change: the answer, a line for each rule, and all errors.
 func (e Explanation) String() string {
-	text := e.text()
+	text := mirror.To[explained.Explanation](e)
 	return text.String()
 }
 
 // MarshalJSON returns e in JSON. Fields have their names in Go with a small first letter; Err is "error". Durations
 // are texts such as "1m30s" or "never"; rates are written as by [Rate.String]. Empty texts and lists, durations of 0,
 // a zero Rate, Cost, Receipts or Held, and a false Recorded or Degraded are omitted. Bytes that are not UTF-8 are replaced.
-func (e Explanation) MarshalJSON() ([]byte, error) { return json.Marshal(e.text()) }
+func (e Explanation) MarshalJSON() ([]byte, error) {
+	return json.Marshal(mirror.To[explained.Explanation](e))
+}
 
 // UnmarshalJSON reads what MarshalJSON writes. An Err comes back as an error that has only the same text. If data is
 // anything else, UnmarshalJSON returns an error and leaves e unchanged.
@@ -173,14 +169,8 @@ func (e *Explanation) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &in); err != nil {
 		return fmt.Errorf("ratelimit: not an explanation: %w", err)
 	}
-	mirror.Copy(e, &in)
+	*e = mirror.To[Explanation](in)
 	return nil
-}
-
-// text converts e to the type of package explained.
-func (e *Explanation) text() (out explained.Explanation) {
-	mirror.Copy(&out, e)
-	return out
 }
 
 // explainRule explains the rule r at the time at. i is the index of r in the list of d.rules, d.exempt and d.unasked.
@@ -191,7 +181,7 @@ func explainRule(ctx context.Context, d *decision, r *activeRule, i int, at time
 	}
 	if i >= len(d.rules) {
 		x.Rate, x.RateFrom, x.AnsweredBy, x.Result = unlimitedRate, "tier", "unlimited", unlimited
-		if slices.Contains(d.dry.byResolve, r) {
+		if slices.Contains(d.byResolve, r) {
 			x.RateFrom = "resolve"
 		}
 		if x.Override = overrideOf(d.ruled.Of(r.Name)); x.Override != nil {
@@ -215,19 +205,10 @@ func explainRule(ctx context.Context, d *decision, r *activeRule, i int, at time
 	x.Result = resultOf(p, o.by == byPolicy)
 	x.Result.Rule, x.Result.Reason = r.Name, reasonOf(p, o)
 	var told Decision
-	told.setRule(r, &d.request, &verdicts{parts: d.parts, origins: d.origins}, i)
-	_, tiered := r.Tiers[d.request.Tier]
-	x.Override = overrideOf(d.ruled.About(r.Name))
-	switch x.Rate, x.RateFrom = told.Rate, "rule"; {
-	case r.Limiter != nil:
-		x.RateFrom = "limiter"
-	case p.Err == nil && d.ruled.Of(r.Name) != nil:
+	x.RateFrom = told.setRule(r, &d.request, &verdicts{parts: d.parts, origins: d.origins}, i)
+	x.Rate, x.Override = told.Rate, overrideOf(d.ruled.About(r.Name))
+	if x.RateFrom == "resolve" && d.ruled.Of(r.Name) != nil {
 		x.RateFrom = "override"
-	case p.Err != nil: // Resolve has returned a rate that r cannot use
-	case p.Want.Rate != nil:
-		x.RateFrom = "resolve"
-	case tiered:
-		x.RateFrom = "tier"
 	}
 	if r.Limiter == nil {
 		x.MaxIn = r.Algorithm.MaxIn(x.Rate, calendar.LengthAt(string(x.Rate.Window), x.Rate.Per, at))

@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"internal/ratetext":   {"internal/calendar", "internal/confmap"},
 	"internal/ratefield":  {},
 	"internal/explained":  {"internal/confmap", "internal/ratetext"},
-	"internal/override":   {"internal/confmap", "internal/keytable", "internal/ratetext"},
+	"internal/override":   {"internal/confmap", "internal/keyspec", "internal/keytable", "internal/ratetext"},
 	"internal/penalty":    {"internal/keytable"},
 	"internal/ruleconfig": {"internal/calendar", "internal/confmap", "internal/exact", "internal/keyspec", "internal/ratetext"},
 

@@ -17,7 +17,7 @@ import (
 type keyed[S any, C engine.Algorithm[S, C]] struct {
 	engine  engine.Limiter[S, C] // decides if solo is nil; engine.Ready is false if solo is set, and in the zero value
 	waiters waitline.Lines
-	solo    *solo // decides if there is a store or an observer; otherwise nil
+	solo    *RateLimiter // decides, by its only rule, if there is a store or an observer; otherwise nil
 
 	configure func(r Rate, t *engine.Timeline) (C, error) // makes the configuration for a rate; nil in the zero value
 	changing  sync.Mutex                                  // held by SetRate
@@ -61,7 +61,7 @@ func (k *keyed[S, C]) restart() {
 // [FailurePolicy]: act on [Result.Allowed] and log the error.
 func (k *keyed[S, C]) Take(ctx context.Context, key string, n int) (res Result, err error) {
 	if k.solo != nil {
-		return k.solo.take(ctx, key, n)
+		return k.takeSolo(ctx, key, n)
 	}
 	if err = k.refusal(ctx, n); err == nil {
 		k.decide(key, int64(max(n, 1)), n > 0, &res)
@@ -82,8 +82,7 @@ func (k *keyed[S, C]) Peek(key string) (res Result) {
 // budget denies the key, nothing changes and the error matches [ErrNotReset], see [WithMaxKeys].
 func (k *keyed[S, C]) Reset(key string) error {
 	if k.solo != nil {
-		l := k.solo.limiter
-		return l.resetKeys(context.Background(), l.set.Load().rules, &Request{Client: key})
+		return k.solo.resetKeys(context.Background(), k.solo.set.Load().List, &Request{Client: key})
 	}
 	if !k.engine.Ready() {
 		return errZeroLimiter
@@ -120,7 +119,7 @@ func (k *keyed[S, C]) SetRate(r Rate) error {
 		return err
 	}
 	if k.solo != nil {
-		if err = k.solo.limiter.UpdateRate(k.solo.rule, r); err == nil {
+		if err = k.solo.UpdateRate(k.solo.set.Load().Default().Name, r); err == nil {
 			k.rate.Store(&r)
 		}
 		return err
@@ -143,7 +142,7 @@ func (k *keyed[S, C]) Rate() Rate {
 func (k *keyed[S, C]) Len() int {
 	switch {
 	case k.solo != nil:
-		return k.solo.limiter.Stats()[0].LiveKeys
+		return k.solo.Stats()[0].LiveKeys
 	case !k.engine.Ready():
 		return 0
 	}
@@ -196,42 +195,34 @@ func (k *keyed[S, C]) decideSolo(key string, n int, charge bool, res *Result) {
 	switch {
 	case k.solo == nil:
 		res.RetryAfter = Never
-	case charge && n == 1 && k.solo.limiter.settings.observer == nil: // an observer would see a Request.Cost of 0
-		*res = k.solo.limiter.Allow(key, "")
+	case charge && n == 1 && k.solo.settings.observer == nil: // an observer would see a Request.Cost of 0
+		*res = k.solo.Allow(key, "")
 	case charge:
-		*res, _ = k.solo.take(context.Background(), key, n)
+		*res, _ = k.takeSolo(context.Background(), key, n)
 	default:
-		*res, _ = k.solo.take(context.Background(), key, 0)
+		*res, _ = k.takeSolo(context.Background(), key, 0)
 	}
 }
 
-// A solo is a RateLimiter with one rule. It decides for a limiter that has a store or an observer.
-type solo struct {
-	limiter *RateLimiter
-	rule    string
+// takeSolo does what Take does, by the RateLimiter in k.solo.
+func (k *keyed[S, C]) takeSolo(ctx context.Context, key string, n int) (Result, error) {
+	req := Request{Client: key, Cost: n}
+	if n == 0 {
+		return k.solo.Peek(ctx, req)
+	}
+	return k.solo.Check(ctx, req)
 }
 
-// newSolo returns the solo for a limiter of the algorithm a at the rate r, which is valid.
-func newSolo(a Algorithm, r Rate, set settings) (*solo, error) {
+// newSolo returns the RateLimiter with one rule, the default rule, that decides for a limiter of the algorithm a at the
+// rate r, which is valid.
+func newSolo(a Algorithm, r Rate, set settings) (*RateLimiter, error) {
 	if err := set.named(); err != nil {
 		return nil, err
 	}
-	if err := unsupported(supportsOf(set.store), Ask{Algorithm: a, Rate: r}); err != nil {
+	if err := unsupported("rate", supportsOf(set.store), Ask{Algorithm: a, Rate: r}); err != nil {
 		return nil, err
 	}
 	rule := Rule{Name: cmp.Or(set.name, string(a)), Algorithm: a, Rate: r}
 	set.single, set.required = true, nil
-	l, err := newRateLimiter(nil, &rule, set, nil)
-	if err != nil {
-		return nil, err
-	}
-	return &solo{l, rule.Name}, nil
-}
-
-func (s *solo) take(ctx context.Context, key string, n int) (Result, error) {
-	req := Request{Client: key, Cost: n}
-	if n == 0 {
-		return s.limiter.Peek(ctx, req)
-	}
-	return s.limiter.Check(ctx, req)
+	return newRateLimiter(nil, &rule, set, nil)
 }

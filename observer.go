@@ -157,25 +157,29 @@ func (l *RateLimiter) tell(
 	}
 }
 
-// setRule sets the fields of t that describe the rule r, such as its rate. i is the index of r in the slices of vs.
-func (t *Decision) setRule(r *activeRule, req *Request, vs *verdicts, i int) {
+// setRule sets the fields of t that describe the rule r, such as its rate, and returns where the rate comes from. i is the
+// index of r in the slices of vs.
+func (t *Decision) setRule(r *activeRule, req *Request, vs *verdicts, i int) RateFrom {
 	p := &vs.parts[i]
 	t.Rule, t.Algorithm, t.KeyType, t.Mode, t.Source = r.Name, r.Algorithm, r.Key, r.Mode, sources[vs.from(i)]
 	t.Tier, t.Rate, t.Key, t.Unit, t.Cost = "", r.Rate, p.Hash.Hi, r.Unit, int(p.N)
-	if r.Limiter != nil {
-		t.Rate = Rate{} // the rate of a custom limiter is not known here
-	}
 	switch {
+	case r.Limiter != nil:
+		t.Rate = Rate{} // the rate of a custom limiter is not known here
+		return "limiter"
 	case p.Err != nil: // Rule.Resolve returned an invalid rate, so the rate of the rule decided
-	case p.Want.Rate != nil && vs.origins[i].rate == Rate{}:
-		t.Rate = rateOf(*p.Want.Rate)
-	case p.Want.Rate != nil: // the rate that the store got; p.Want.Rate may be only this process's share of that rate
-		t.Rate = vs.origins[i].rate
+	case p.Want.Rate != nil:
+		if t.Rate = vs.origins[i].rate; t.Rate == (Rate{}) { // no store decides; with a store, p.Want.Rate may be only a share
+			t.Rate = rateOf(*p.Want.Rate)
+		}
+		return "resolve" // or an override
 	case len(r.Tiers) > 0:
 		if rate, ok := r.Tiers[req.Tier]; ok {
 			t.Tier, t.Rate = req.Tier, rate
+			return "tier"
 		}
 	}
+	return "rule"
 }
 
 // observe calls the observer o with d. A panic in o is dropped, so that it changes no decision.

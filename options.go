@@ -89,13 +89,8 @@ func WithName(name string) Option {
 // WithFailurePolicy makes a limiter answer by the policy p while its [Store] cannot be reached. The default is
 // [FailLocal](1). [Rule.OnStoreError] sets a policy for one rule.
 func WithFailurePolicy(p FailurePolicy) Option {
-	return func(s *settings) {
-		if err := p.validate("failurePolicy"); err != nil {
-			s.problems = append(s.problems, err)
-			return
-		}
-		s.policy = cmp.Or(p, s.policy)
-	}
+	problem := p.is.Problem()
+	return option(problem != "", "failurePolicy", p, problem, func(s *settings) { s.policy = cmp.Or(p, s.policy) })
 }
 
 // WithObserver makes a limiter call the [Observer] o for every decision.

@@ -15,7 +15,6 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/mirror"
 	"github.com/ratelimit-go/ratelimit/internal/override"
 	"github.com/ratelimit-go/ratelimit/internal/penalty"
-	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
@@ -70,11 +69,7 @@ type OverrideStats struct {
 }
 
 // String returns o in words. The text may change.
-func (o Override) String() string {
-	var text explained.Override
-	mirror.Copy(&text, &o)
-	return text.String()
-}
+func (o Override) String() string { return mirror.To[explained.Override](o).String() }
 
 // initOverrides prepares l to have Overrides: in the store, if l has the option WithOverrides. It returns an error if the store
 // cannot keep them.
@@ -101,22 +96,13 @@ func (l *RateLimiter) initOverrides() error {
 		reason := "must have the methods SetOverrides and OverridesSince: WithOverrides keeps overrides in it"
 		return &ConfigError{"store", fmt.Sprintf("%T", set.store), reason}
 	}
-	l.overrides.Source = sharedList{store, set.name}
+	l.overrides.Source = func(ctx context.Context, v override.Version) (override.Changes, error) {
+		c, err := store.OverridesSince(ctx, set.name, OverrideVersion(v))
+		return override.Changes{
+			Version: override.Version(c.Version), Whole: c.Whole, Set: entriesOf(c.Set), Lifted: entriesOf(c.Lifted), Now: c.Now,
+		}, err
+	}
 	return nil
-}
-
-// A sharedList is the list of Overrides that the limiters with this name share in a store.
-type sharedList struct {
-	store StoreOverrider
-	name  string
-}
-
-// Since returns what has changed in the list since the version v.
-func (s sharedList) Since(ctx context.Context, v override.Version) (override.Changes, error) {
-	c, err := s.store.OverridesSince(ctx, s.name, OverrideVersion(v))
-	return override.Changes{
-		Version: override.Version(c.Version), Whole: c.Whole, Set: entriesOf(c.Set), Lifted: entriesOf(c.Lifted), Now: c.Now,
-	}, err
 }
 
 // Override sets each Override in o, or lifts others if its Effect is empty: all of them, or none if there is an error. It
@@ -133,18 +119,17 @@ func (l *RateLimiter) Override(ctx context.Context, o ...Override) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
-	if err := checkOverrides(l.settings.store, l.set.Load(), o, l.overrides.Time()); err != nil || len(o) == 0 {
+	if err := checkOverrides(l, l.set.Load(), override.Code, o); err != nil || len(o) == 0 {
 		return err
 	}
 	ctx = orBackground(ctx)
 	if o[0].Effect == EffectPardon {
 		return pardon(ctx, l, o)
 	}
-	list, ok := l.overrides.Source.(sharedList)
-	if !ok {
+	if l.overrides.Source == nil {
 		return setOverrides(&l.overrides, override.Code, o)
 	}
-	switch err := list.store.SetOverrides(ctx, list.name, o); {
+	switch err := l.settings.store.(StoreOverrider).SetOverrides(ctx, l.settings.name, o); {
 	case errors.Is(err, ErrInvalidConfig): // the list would be too long
 		return err
 	case err != nil:
@@ -161,7 +146,7 @@ func (l *RateLimiter) ReloadOverrides(o ...Override) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
 	}
-	if err := checkFileOverrides(l.settings.store, l.set.Load(), o); err != nil {
+	if err := checkOverrides(l, l.set.Load(), override.File, o); err != nil {
 		return err
 	}
 	return setOverrides(&l.overrides, override.File, o)
@@ -179,12 +164,7 @@ func (l *RateLimiter) Overrides(ctx context.Context) ([]Override, error) {
 }
 
 // OverrideStats returns how many requests Overrides have changed, and how many Overrides there are.
-func (l *RateLimiter) OverrideStats() (s OverrideStats) {
-	b := &l.overrides
-	s.Blocked, s.Exempted, s.Rated = b.Blocked.Load(), b.Exempted.Load(), b.Rated.Load()
-	s.Blocks, s.Exemptions, s.Rates = b.Live()
-	return s
-}
+func (l *RateLimiter) OverrideStats() OverrideStats { return OverrideStats(l.overrides.Stats()) }
 
 // wallOf returns the time of the clock c or, if it is nil, that of the machine's clock that people read.
 func wallOf(c Clock) time.Time {
@@ -196,26 +176,16 @@ func wallOf(c Clock) time.Time {
 
 // entriesOf converts all to the form in which package override keeps them.
 func entriesOf(all []Override) []override.Entry {
-	var in []override.Override
-	mirror.Copy(&in, &all)
-	return override.NewEntries(in)
+	return override.NewEntries(mirror.To[[]override.Override](all))
 }
 
 // overridesOf converts entries to Overrides.
-func overridesOf(entries []override.Entry) (all []Override) {
-	out := override.Plain(entries)
-	mirror.Copy(&all, &out)
-	return all
+func overridesOf(entries []override.Entry) []Override {
+	return mirror.To[[]Override](override.Plain(entries))
 }
 
-// overrideOf returns the Override of e, which may be nil.
-func overrideOf(e *override.Entry) (o *Override) {
-	if e != nil {
-		o = new(Override)
-		mirror.Copy(o, e.Plain())
-	}
-	return o
-}
+// overrideOf returns the Override of e, or nil if e is nil.
+func overrideOf(e *override.Entry) *Override { return mirror.To[*Override](e.Plain()) }
 
 // setOverrides sets the Overrides o, which are valid, in a layer of b. In the layer of the file, they replace all others.
 func setOverrides(b *override.Board, layer override.Layer, o []Override) error {
@@ -225,40 +195,30 @@ func setOverrides(b *override.Board, layer override.Layer, o []Override) error {
 	return nil
 }
 
-// checkFileOverrides returns everything that is wrong with the Overrides in all, which a file has, for the rules in set.
-func checkFileOverrides(store Store, set *ruleSet, all []Override) error {
-	if len(all) > override.MaxOwn {
-		return &ConfigError{"overrides", len(all), "must be at most " + strconv.Itoa(override.MaxOwn)}
+// checkOverrides returns everything that is wrong with the Overrides in all, which l is to set in this layer, for the rules in
+// set.
+func checkOverrides(l *RateLimiter, set *ruleSet, layer override.Layer, all []Override) error {
+	in := mirror.To[[]override.Override](all)
+	if field, value, reason := override.CheckList(in, layer); field != "" {
+		return &ConfigError{field, value, reason}
 	}
-	for i := range all {
-		if effect := all[i].Effect; effect == "" || effect == EffectPardon {
-			return &ConfigError{"overrides[" + strconv.Itoa(i) + "].effect", strconv.Quote(effect), `must be one of "block", "exempt", "rate"`}
-		}
+	var now time.Time // all are in the future of the zero Time: those in a file that have ended are left out
+	if layer != override.File {
+		now = l.overrides.Time()
 	}
-	return checkOverrides(store, set, all, time.Time{}) // all are in the future of this time: those that have ended are left out
-}
-
-// checkOverrides returns everything that is wrong with these Overrides at the time now, for the rules in set.
-func checkOverrides(store Store, set *ruleSet, all []Override, now time.Time) error {
-	var in []override.Override
-	mirror.Copy(&in, &all)
-	check := newRuleCheck(store)
+	check := newRuleCheck(l.settings.store)
 	for i := range in {
 		x, path := &in[i], "overrides["+strconv.Itoa(i)+"]"
-		if (x.Effect == EffectPardon) != (in[0].Effect == EffectPardon) {
-			reason := "must not be given together with a pardon, which is done at once"
-			return &ConfigError{path + ".effect", strconv.Quote(x.Effect), reason}
-		}
 		if field, value, reason := x.Check(now); field != "" {
 			check.problems = append(check.problems, &ConfigError{path + "." + field, value, reason})
 			continue
 		}
-		rules, unknown := set.rules, false
+		rules, unknown := set.List, false
 		if len(x.Rules) > 0 {
 			rules = nil
 		}
 		for _, name := range x.Rules {
-			if r := set.named(name); r != nil {
+			if r := set.Named(name); r != nil {
 				rules = append(rules, r)
 			} else if unknown = true; x.Effect != override.Lift {
 				check.within(path+".rules", &unknownRule{name, set})
@@ -275,9 +235,9 @@ func checkOverrides(store Store, set *ruleSet, all []Override, now time.Time) er
 func checkOverrideRate(check *ruleCheck, path string, o *override.Override, rules []*activeRule) {
 	fits := 0
 	for _, r := range rules {
-		if r.Limiter != nil || !r.key.Has(partOf(o)) {
+		if r.Limiter != nil || !r.key.Has(o.Part()) {
 			if len(o.Rules) > 0 {
-				part := map[keyspec.Kind]string{keyspec.User: "client", keyspec.IP: "address"}[partOf(o)]
+				part := map[keyspec.Kind]string{keyspec.User: "client", keyspec.IP: "address"}[o.Part()]
 				reason := "must have only rules whose keys belong to one " + part + ": others would get the rate, too"
 				check.problems = append(check.problems, &ConfigError{path + ".rules", strconv.Quote(r.Name), reason})
 			}
@@ -292,14 +252,6 @@ func checkOverrideRate(check *ruleCheck, path string, o *override.Override, rule
 		reason := "has no rule: the keys of none belong to one client, or address"
 		check.problems = append(check.problems, &ConfigError{path + ".rate", rateOf(o.Rate), reason})
 	}
-}
-
-// partOf returns the part that a key must have so that it belongs to the one whom o is for.
-func partOf(o *override.Override) keyspec.Kind {
-	if o.IP != "" {
-		return keyspec.IP
-	}
-	return keyspec.User
 }
 
 // denyBlocked denies d, because an override blocks the request, and returns the answer.
@@ -317,42 +269,6 @@ func (l *RateLimiter) denyBlocked(ctx context.Context, d *decision) (res Result)
 		l.tell(ctx, &d.request, nil, &verdicts{ruled: true, whom: hash.Hi, now: d.Now}, -1, &res, nil, d.watch.Elapsed(&l.time))
 	}
 	return res
-}
-
-// A Penalty makes a rule block a key for some time after many denials. The zero Penalty does not.
-//
-// A denial by the rule is a strike. If a key has After strikes within the time Within, it is blocked for the time For: all
-// its requests are denied, with [ReasonPenalty]. While a key is blocked, denials are no strikes, so a client who goes on
-// sending is not blocked for longer. Not every denial is a strike: only one by the key's own state, of a request that does
-// not wait. A denial because others wait, or by a [FailurePolicy], and the repeated answer of a retry are none.
-//
-// [RateLimiter.Reset] ends the block of a key, and so does an [Override] with [EffectPardon].
-type Penalty struct {
-	After  int           // how many denials begin a block: at least 1; 0 only in the zero Penalty
-	Within time.Duration // how long strikes count together, from the first one: from a microsecond to 366 days
-	For    time.Duration // how long the first block lasts: from a microsecond to 366 days
-
-	// If Most is not 0, a block that begins less than Most after the end of the last one lasts twice as long as that, but
-	// no longer than Most. Most is at least For, and at most 366 days.
-	Most time.Duration
-}
-
-// validate returns all that makes the Penalty p invalid, joined, or nil. Each error has a field of Penalty.
-func (p Penalty) validate() error { return joinFaults(ruleconfig.Penalty(p).Faults()) }
-
-// penalties gives the new rule a its table of strikes: that of the rule old, which a replaces, if carryOver is set. The result
-// must be called when the rules take effect; it may be nil.
-func (c *change) penalties(a, old *activeRule, carryOver bool) (commit func(now instant)) {
-	switch rule := penalty.Rule(a.Penalty); {
-	case a.Penalty == Penalty{}:
-		return nil
-	case carryOver && old.penal != nil:
-		a.penal = old.penal
-		return func(instant) { a.penal.SetRule(rule) }
-	default:
-		a.penal = penalty.New(rule, c.l.settings.maxKeys)
-		return nil
-	}
 }
 
 // barredFor returns how long an Override or a Penalty still blocks the request of d, or 0.
@@ -382,25 +298,23 @@ func strike(d *decision) {
 // can find only the keys that are of the client alone, or of the address alone.
 func pardon(ctx context.Context, l *RateLimiter, all []Override) error {
 	var asks []Ask
-	entries, rules := entriesOf(all), l.set.Load().rules
-	each := func(do func(whom *override.Entry, given string, r *activeRule)) {
-		for i := range entries {
-			for _, r := range rules {
-				if r.penal != nil && entries[i].IsFor(r.Name) {
-					do(&entries[i], all[i].IP, r)
-				}
+	var here []func() // pardon in this process
+	set := l.set.Load()
+	for i, whom := range entriesOf(all) {
+		for _, r := range set.List {
+			if r.penal == nil || !whom.IsFor(r.Name) {
+				continue
+			}
+			here = append(here, func() { r.penal.Pardon(func(w *penalty.Whose) bool { return whom.Owns(w.Client, w.IP) }) })
+			if r.remote == nil || (r.Key != KeyUser || whom.Client == "") && (r.Key != KeyIP || !whom.IsAddress()) {
+				continue
+			}
+			asks = append(asks, r.ask(&Request{Client: whom.Client, IP: whom.IP}, r.Rate))
+			if given := all[i].IP; given != whom.IP { // the key may have the address as the operator writes it
+				asks = append(asks, r.ask(&Request{IP: given}, r.Rate))
 			}
 		}
 	}
-	each(func(whom *override.Entry, given string, r *activeRule) {
-		if r.remote == nil || (r.Key != KeyUser || whom.Client == "") && (r.Key != KeyIP || !whom.IsAddress()) {
-			return
-		}
-		asks = append(asks, r.ask(&Request{Client: whom.Client, IP: whom.IP}, r.Rate))
-		if given != whom.IP { // the key may have the address as the operator writes it
-			asks = append(asks, r.ask(&Request{IP: given}, r.Rate))
-		}
-	})
 	if len(asks) > 0 {
 		store, ok := l.settings.store.(StorePardoner)
 		if !ok {
@@ -410,9 +324,9 @@ func pardon(ctx context.Context, l *RateLimiter, all []Override) error {
 			return l.remote.Error(ctx, err)
 		}
 	}
-	each(func(whom *override.Entry, _ string, r *activeRule) {
-		r.penal.Pardon(func(w *penalty.Whose) bool { return whom.Owns(w.Client, w.IP) })
-	})
+	for _, pardon := range here {
+		pardon()
+	}
 	l.overrides.Wake()
 	l.retries.Wake()
 	return nil

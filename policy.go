@@ -1,8 +1,6 @@
 package ratelimit
 
 import (
-	"cmp"
-	"strconv"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
@@ -15,20 +13,15 @@ import (
 //
 // The zero FailurePolicy inherits: in [Rule.OnStoreError] it means the policy of the limiter, and in
 // [WithFailurePolicy] it means FailLocal(1). Policies can be compared with ==.
-type FailurePolicy struct {
-	kind     string // one of the constants below; empty for the zero FailurePolicy
-	replicas int    // the argument of FailLocal, which must be at least 1; 0 for FailOpen and FailClosed
-}
-
-const failOpenly, failClosedly, failLocally = "open", "closed", "local"
+type FailurePolicy struct{ is ruleconfig.Policy }
 
 // The policies that give every request the same answer. The function [FailLocal] returns the third policy.
 var (
 	// FailOpen grants every request. Limit and Remaining are -1.
-	FailOpen = FailurePolicy{kind: failOpenly}
+	FailOpen = FailurePolicy{ruleconfig.Policy{Name: ruleconfig.Open}}
 
 	// FailClosed denies every request. RetryAfter is one second.
-	FailClosed = FailurePolicy{kind: failClosedly}
+	FailClosed = FailurePolicy{ruleconfig.Policy{Name: ruleconfig.Closed}}
 )
 
 // closedFor is the RetryAfter and the ResetAfter of a denial by FailClosed.
@@ -42,7 +35,7 @@ const closedFor = time.Second
 // if there was none. What the policy has granted counts until the share has refilled it, even if the store answers in
 // between. So however often the store fails, the policy grants no more than the share of the limit allows.
 func FailLocal(replicas int) FailurePolicy {
-	return FailurePolicy{kind: failLocally, replicas: replicas}
+	return FailurePolicy{ruleconfig.Policy{Name: ruleconfig.Local, Replicas: replicas}}
 }
 
 // verdict returns the answer of the policy p, which is FailOpen or FailClosed, for a key with this rate.
@@ -53,25 +46,18 @@ func (p FailurePolicy) verdict(rate Rate) engine.Verdict {
 	return engine.Verdict{Limit: -1, Left: -1}
 }
 
-// validate returns nil if the policy p is valid. Otherwise it returns an error for this field of a config.
-func (p FailurePolicy) validate(field string) error {
-	if p.kind == failLocally && p.replicas < 1 {
-		return &ConfigError{field, p, "must have at least 1 replica"}
-	}
-	return nil
-}
+// local reports whether the policy p is one of FailLocal.
+func (p FailurePolicy) local() bool { return p.is.Name == ruleconfig.Local }
 
 // String returns the policy as a config spells it, such as "open", "closed" or "local:4", or "inherit" if p is zero.
-func (p FailurePolicy) String() string {
-	if p.kind == failLocally {
-		return p.kind + ":" + strconv.Itoa(p.replicas)
-	}
-	return cmp.Or(p.kind, "inherit")
-}
+func (p FailurePolicy) String() string { return p.is.String() }
 
 // MarshalText returns the text of [FailurePolicy.String].
 func (p FailurePolicy) MarshalText() ([]byte, error) {
-	return []byte(p.String()), p.validate("failurePolicy")
+	if problem := p.is.Problem(); problem != "" {
+		return []byte(p.String()), &ConfigError{"failurePolicy", p, problem}
+	}
+	return []byte(p.String()), nil
 }
 
 // UnmarshalText sets p to the policy that text spells: "open", "closed", "local", "local:4", or "inherit" for the zero
@@ -84,6 +70,6 @@ func (p *FailurePolicy) UnmarshalText(text []byte) error {
 	if reason != "" {
 		return &ConfigError{"failurePolicy", confmap.Quote(string(text)), reason}
 	}
-	*p = FailurePolicy{read.Name, read.Replicas}
+	*p = FailurePolicy{read}
 	return nil
 }

@@ -93,13 +93,11 @@ func (l *RateLimiter) restart() {
 		l.records.Clear()
 	}
 	l.waiters.Restart(func() {
-		for _, r := range l.set.Load().rules {
+		for _, r := range l.set.Load().List {
 			if r.local != nil {
 				r.local.Restart()
 			}
-			if r.penal != nil {
-				r.penal.Pardon(func(*penalty.Whose) bool { return true })
-			}
+			r.penal.Pardon(func(*penalty.Whose) bool { return true })
 		}
 	})
 	l.retries.Wake()
@@ -201,8 +199,8 @@ func (l *RateLimiter) Stats() []RuleStats {
 	if set == nil {
 		return nil
 	}
-	stats := make([]RuleStats, len(set.rules))
-	for i, r := range set.rules {
+	stats := make([]RuleStats, len(set.List))
+	for i, r := range set.List {
 		stats[i] = r.stats()
 	}
 	return stats
@@ -243,7 +241,7 @@ func (l *RateLimiter) Reset(ctx context.Context, req Request) error {
 	if set == nil {
 		return fmt.Errorf("%w: there are no rules", ErrNotReset)
 	}
-	rules := set.rules
+	rules := set.List
 	if len(req.Rules) > 0 || req.Endpoint != "" {
 		d := newDecision(&req, engine.ModeLook)
 		defer d.free()
@@ -274,9 +272,7 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 	var local []*activeRule // the rule of each element of the slice keys
 	want := engine.Wanted{Tier: req.Tier}
 	for _, r := range rules {
-		if r.penal != nil {
-			r.penal.Forget(r.key.hash(req))
-		}
+		r.penal.Forget(r.key.hash(req))
 		switch {
 		case r.remote != nil:
 			asks = append(asks, r.ask(req, r.Rate))

@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,29 +71,29 @@ func (c *storeCaller) newRemoteRule(r *activeRule, policy FailurePolicy) (remote
 		remote.name += "\x00" + r.Unit // so that a rule whose Unit changes has new keys
 	}
 	switch {
-	case policy.kind != failLocally:
+	case !policy.local():
 	case r.holds(): // not NewFallback, which learns from the store: the store also counts what runs in other processes
-		remote.local, err = inFlight.keys(c.time, r.rates().Share(policy.replicas), c.settings.maxKeys)
+		remote.local, err = inFlight.keys(c.time, r.rates().Share(policy.is.Replicas), c.settings.maxKeys)
 	default:
-		remote.local, err = engine.NewFallback(c.time, r.rates().Share(policy.replicas), c.settings.maxKeys, algorithms[r.Algorithm].keys)
+		remote.local, err = engine.NewFallback(c.time, r.rates().Share(policy.is.Replicas), c.settings.maxKeys, algorithms[r.Algorithm].keys)
 	}
 	return remote, err
 }
 
-// activate prepares the new rule a, whose state is in a store. If carryOver is set, a replaces the rule old and takes
-// over its counts or its keys in this process. If commit is not nil, it is called when the rules take effect.
-func (c *storeCaller) activate(a, old *activeRule, carryOver bool) (commit func(now instant), err error) {
+// activate prepares the new rule a, whose state is in a store. If old is not nil, a replaces the rule old and takes over
+// its counts or its keys in this process. If commit is not nil, it is called when the rules take effect.
+func (c *storeCaller) activate(a, old *activeRule) (commit func(now instant), err error) {
 	policy := a.OnStoreError
-	if carryOver && old.remote.policy == policy && old.remote.local != nil {
+	if old != nil && old.remote.policy == policy && old.remote.local != nil {
 		a.remote, a.local = old.remote, old.local
-		return a.remote.local.Change(a.rates().Share(policy.replicas))
+		return a.remote.local.Change(a.rates().Share(policy.is.Replicas))
 	}
 	remote, err := c.newRemoteRule(a, policy)
 	if err != nil {
 		return nil, err
 	}
 	a.remote, a.local = remote, remote.local
-	if carryOver && old.local != nil {
+	if old != nil && old.local != nil {
 		return func(instant) { a.totals.Keep(old.local.Counts()) }, nil
 	}
 	return nil, nil
@@ -324,15 +323,11 @@ func (c *storeCaller) resolve(r *activeRule, p *engine.Part, o *origin, receipt 
 // checkResolved returns an error if the rule r cannot use this rate, which Resolve has returned, and otherwise nil.
 // receipt has the Receipt and HoldFor that the Ask to the store will have.
 func (c *storeCaller) checkResolved(r *activeRule, rate Rate, receipt Ask) error {
-	algorithm := algorithms[r.Algorithm]
-	if err := algorithm.validate(rate); err != nil {
-		return err
-	}
-	if err := cmp.Or(r.Warmup.fits(rate), algorithm.otherWindow(r.Rate, rate)); err != nil {
+	if err := r.fits(rate); err != nil {
 		return err
 	}
 	receipt.Algorithm, receipt.Rate, receipt.Warmup = r.Algorithm, rate, r.Warmup
-	return unsupported(c.supports, receipt)
+	return unsupported("rate", c.supports, receipt)
 }
 
 // reservable returns an error if the store cannot give back what a rule of d charges, and otherwise nil.
@@ -340,7 +335,7 @@ func (c *storeCaller) reservable(d *decision) error {
 	receipt := d.receiptTemplate()
 	for i, r := range d.stored() {
 		receipt.Algorithm, receipt.Rate = r.Algorithm, d.origins[i].rate
-		if err := unsupported(c.settings.store.(StoreSettler).Accepts, receipt); err != nil {
+		if err := unsupported("rate", c.settings.store.(StoreSettler).Accepts, receipt); err != nil {
 			return errors.Join(atPath("rules["+strconv.Quote(r.Name)+"]", err)...)
 		}
 	}
@@ -428,10 +423,10 @@ func (r *activeRule) remember(p *engine.Part) {
 		share := r.shareOf(*want.Rate)
 		want.Rate = &share
 	}
-	remote.local.Remember(p.Hash, want, p.Left/int64(remote.policy.replicas), p.ResetAfter)
+	remote.local.Remember(p.Hash, want, p.Left/int64(remote.policy.is.Replicas), p.ResetAfter)
 }
 
 // shareOf returns the share of this rate that FailLocal enforces in this process.
 func (r *activeRule) shareOf(rate engine.Rate) engine.Rate {
-	return rate.Share(r.remote.policy.replicas, algorithms[r.Algorithm].windowed, r.Warmup != (Warmup{}))
+	return rate.Share(r.remote.policy.is.Replicas, algorithms[r.Algorithm].windowed, r.Warmup != (Warmup{}))
 }

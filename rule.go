@@ -205,7 +205,8 @@ func (c *ruleCheck) add(r *givenRule) {
 	if !costs.ValidUnit(r.Unit) {
 		c.reject(r, "unit", confmap.Describe(r.Unit), costs.UnitForm)
 	}
-	c.within(r.path, r.OnStoreError.validate("onStoreError"))
+	policy := r.OnStoreError.is.Problem()
+	c.rejectIf(policy != "", r, "onStoreError", r.OnStoreError, policy)
 	c.addName(r)
 	_, known := algorithms[r.Algorithm]
 	switch {
@@ -265,10 +266,10 @@ func (c *ruleCheck) addLimiter(r *givenRule) {
 	c.rejectIf(r.Warmup != (Warmup{}), r, "warmup", r.Warmup, "must be left out"+ownRates)
 	c.rejectIf(r.Penalty != (Penalty{}), r, "penalty", r.Penalty, "must be left out: a limiter of one's own has none")
 	c.rejectIf(r.Resolve != nil, r, "resolve", "set", "must be nil"+ownRates)
-	c.rejectIf(r.OnStoreError.kind == failLocally, r, "onStoreError", r.OnStoreError,
+	c.rejectIf(r.OnStoreError.local(), r, "onStoreError", r.OnStoreError,
 		"must be open or closed: a limiter of one's own has no share for this process")
 	limiter := fmt.Sprintf("%T", r.Limiter)
-	c.rejectIf(!c.settles(), r, "limiter", limiter,
+	c.rejectIf(settles(c.store) != nil, r, "limiter", limiter,
 		"must be nil: the store has no Settle and Accepts, to give back what is charged when the limiter denies")
 	// Two rules without an endpoint are accepted here; a request that names both is refused.
 	if i := slices.IndexFunc(c.custom, r.meets); i >= 0 {
@@ -283,12 +284,6 @@ func (c *ruleCheck) addLimiter(r *givenRule) {
 		c.reject(r, "limiter", limiter, "must be nil: "+c.holding[i].path+", which may apply to the same request, counts what is running")
 	}
 	c.custom = append(c.custom, r)
-}
-
-// settles reports whether charges can be given back: the store has the methods for it, or there is no store.
-func (c *ruleCheck) settles() bool {
-	_, settles := c.store.(StoreSettler)
-	return settles || c.store == nil
 }
 
 // meets reports whether the rules r and other may apply to the same request.
@@ -326,7 +321,8 @@ func (c *ruleCheck) checkHolds(r *givenRule) {
 	const none = "must be left out: a rule that counts what is running has none"
 	c.rejectIf(r.Warmup != (Warmup{}), r, "warmup", r.Warmup, none)
 	c.rejectIf(r.Penalty != (Penalty{}), r, "penalty", r.Penalty, none)
-	c.rejectIf(!c.settles(), r, "algorithm", `"InFlight"`, "must be another: the store has no Settle and Accepts, to end what is running")
+	c.rejectIf(settles(c.store) != nil, r, "algorithm", `"InFlight"`,
+		"must be another: the store has no Settle and Accepts, to end what is running")
 	if i := slices.IndexFunc(c.custom, r.meets); i >= 0 {
 		reason := "must be another: " + c.custom[i].path + ", which may apply to the same request, has a limiter of its own"
 		c.reject(r, "algorithm", `"InFlight"`, reason)
@@ -343,15 +339,12 @@ func (c *ruleCheck) addRate(r *givenRule, path string, rate Rate) {
 		c.within(path, err)
 		return
 	}
-	if c.supports == nil {
-		return
-	}
 	ask := Ask{Algorithm: r.Algorithm, Rate: rate, Warmup: r.Warmup, Penalty: r.Penalty}
 	if c.revocable {
 		ask.Receipt, ask.HoldFor = revocableAsk.Receipt, revocableAsk.HoldFor
 	}
-	if err := c.supports(ask); err != nil {
-		c.problems = append(c.problems, &ConfigError{path, rate, notSupported + err.Error()})
+	if err := unsupported(path, c.supports, ask); err != nil {
+		c.problems = append(c.problems, err)
 	}
 }
 
@@ -376,6 +369,15 @@ func tierPath(path, tier string) string { return path + ".tiers[" + strconv.Quot
 // place returns which requests the rule r applies to, in the form that the package match needs.
 func (r *Rule) place(isDefault bool) match.Place {
 	return match.Place{Endpoint: r.Endpoint, Default: isDefault, Additional: r.Additional, Shadow: !r.Mode.Denies()}
+}
+
+// fits returns an error if the rule r, which has no Limiter, cannot decide by this rate in place of its Rate.
+func (r *Rule) fits(rate Rate) error {
+	algorithm := algorithms[r.Algorithm]
+	if err := algorithm.validate(rate); err != nil {
+		return err
+	}
+	return cmp.Or(r.Warmup.fits(rate), algorithm.otherWindow(r.Rate, rate))
 }
 
 // keepsKeys reports whether a key of the rule other, and what it has used, mean the same in the rule r.

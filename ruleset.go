@@ -3,7 +3,6 @@ package ratelimit
 import (
 	"cmp"
 	"errors"
-	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -21,12 +20,12 @@ import (
 // An activeRule is a rule in use: the Rule and the state that decides for it. A change of a rule makes a new
 // activeRule, which takes over the keys and totals of the old one if the name, key type and algorithm are the same.
 type activeRule struct {
-	Rule // with its defaults filled in
+	Rule         // with its defaults filled in
+	match.Member // its place in the order of the rules
 
 	isDefault bool
 	unnamed   bool           // whether Results have no name: the limiter is outside a RateLimiter
 	exempts   bool           // whether one of the Tiers is Unlimited
-	index     int32          // place in the order of the rules; math.MaxInt32 for the default rule
 	serial    uint64         // orders the locking of keys; a rule made later has a higher serial
 	key       keyMaker       // makes the keys that Rule.Key describes
 	keys      engine.Keys    // the rule's state in this process; nil if it has a Limiter or a store
@@ -98,9 +97,7 @@ func ruledBy(u *override.Ruling, r *activeRule) (rate Rate, ok, exempt bool) {
 
 // takes reports whether the override e, which has a rate, can be applied to the rule r.
 func (r *activeRule) takes(e *override.Entry) bool {
-	rate := rateOf(e.Rate)
-	return r.Limiter == nil && r.key.Has(partOf(&e.Override)) && algorithms[r.Algorithm].validate(rate) == nil &&
-		algorithms[r.Algorithm].otherWindow(r.Rate, rate) == nil && r.Warmup.fits(rate) == nil
+	return r.Limiter == nil && r.key.Has(e.Part()) && r.fits(rateOf(e.Rate)) == nil
 }
 
 // whose returns the client and the address that the key of req in the rule r belongs to, so that a pardon can find the key.
@@ -114,6 +111,20 @@ func (r *activeRule) whose(req *Request) (w penalty.Whose) {
 	return w
 }
 
+// penalties gives the new rule r its table of strikes: that of the rule old, whose keys it takes over, unless old is nil. A
+// new table has room for maxKeys keys. If commit is not nil, it is called when the rules take effect.
+func (r *activeRule) penalties(old *activeRule, maxKeys int) (commit func(now instant)) {
+	switch rule := penalty.Rule(r.Penalty); {
+	case r.Penalty == Penalty{}:
+	case old != nil && old.penal != nil:
+		r.penal = old.penal
+		return func(instant) { r.penal.SetRule(rule) }
+	default:
+		r.penal = penalty.New(rule, maxKeys)
+	}
+	return nil
+}
+
 // If the rule r has Tiers, but none with the name tier, countTier counts a request of this tier. used says whether the
 // rule has used its own Rate for the request.
 func (r *activeRule) countTier(tier string, used bool) {
@@ -125,15 +136,13 @@ func (r *activeRule) countTier(tier string, used bool) {
 // Place returns the endpoints that the rule r applies to.
 func (r *activeRule) Place() match.Place { return r.place(r.isDefault) }
 
-// Index returns a number that orders the rules as they were given.
-func (r *activeRule) Index() int { return int(r.index) }
+// RuleName returns the name of the rule r.
+func (r *activeRule) RuleName() string { return r.Name }
 
 // A ruleSet holds all rules of a RateLimiter at one time. It never changes: a change of the rules makes another one, so
 // a decision that has loaded a ruleSet needs no lock.
 type ruleSet struct {
-	groups match.Set[*activeRule, ruleGroup]
-	byName match.Map[*activeRule]
-	rules  match.List[*activeRule]
+	match.Rules[*activeRule, ruleGroup]
 	custom int // how many rules have a Limiter
 
 	listing       sync.Once // sets the two fields below, which RateLimiter.Rules returns
@@ -161,44 +170,18 @@ type ruleGroup struct {
 
 // newRuleSet returns the set of these rules, which are not in use yet. The default rule is the last one.
 func newRuleSet(rules []*activeRule) *ruleSet {
-	s := &ruleSet{rules: rules}
-	byName := make(map[string]*activeRule, len(rules))
-	for i, r := range rules {
-		r.enter(i)
-		byName[r.Name] = r
+	s := &ruleSet{Rules: match.NewRules(rules, newRuleGroup)}
+	for _, r := range rules {
 		s.custom += customs(r)
 	}
-	s.byName = match.MapOf(byName)
-	s.groups = match.New(rules, newRuleGroup)
 	return s
-}
-
-// enter prepares r to be the rule with this index in a ruleSet.
-func (r *activeRule) enter(index int) {
-	if r.index = int32(index); r.isDefault {
-		r.index = math.MaxInt32
-	}
-	for _, rate := range r.Tiers {
-		r.exempts = r.exempts || rate == unlimitedRate
-	}
 }
 
 // with returns a copy of s in which the new rule, to, replaces the old rule, from. If from is nil, the new rule is
 // added after all rules; if to is nil, the old rule is removed. Except for the list of rules, only what changes is
 // copied. The new rule is not in use yet, and s must be the newest set.
 func (s *ruleSet) with(from, to *activeRule) *ruleSet {
-	next := &ruleSet{groups: s.groups.Replace(from, to), byName: s.byName, custom: s.custom + customs(to) - customs(from)}
-	if from != nil {
-		next.byName = next.byName.Without(from.Name)
-	}
-	if to != nil {
-		next.byName = next.byName.With(to.Name, to)
-	}
-	var index int
-	if next.rules, index = s.rules.With(from, to); to != nil {
-		to.enter(index)
-	}
-	return next
+	return &ruleSet{Rules: s.Rules.With(from, to), custom: s.custom + customs(to) - customs(from)}
 }
 
 // customs returns 1 if the rule r has a Limiter, and 0 otherwise. r may be nil.
@@ -209,17 +192,11 @@ func customs(r *activeRule) int {
 	return 1
 }
 
-// named returns the rule with this name, or nil.
-func (s *ruleSet) named(name string) *activeRule {
-	r, _ := s.byName.Get(name)
-	return r
-}
-
 // missing returns an error that names each of the required rules that s does not have, or nil.
 func (s *ruleSet) missing(required []string) error {
 	var problems []error
 	for _, name := range required {
-		if s.named(name) == nil {
+		if s.Named(name) == nil {
 			problems = append(problems, &ConfigError{"rules[" + strconv.Quote(name) + "]", "missing", "must exist: WithRequiredRules names it"})
 		}
 	}
@@ -228,14 +205,14 @@ func (s *ruleSet) missing(required []string) error {
 
 // match returns the rules that apply to endpoint.
 func (s *ruleSet) match(endpoint string) *ruleGroup {
-	g := s.groups.Exact.Whole[endpoint] // the method Find does the same, but is generic and so slower
+	g := s.Exact.Whole[endpoint] // the method Find does the same, but is generic and so slower
 	if g == nil {
-		return s.groups.FindElsewhere(endpoint)
+		return s.FindElsewhere(endpoint)
 	}
 	if v := g.Value(); v != nil {
 		return v
 	}
-	return s.groups.Find(endpoint)
+	return s.Find(endpoint)
 }
 
 // list returns what Rules returns. s may be nil.
@@ -244,10 +221,10 @@ func (s *ruleSet) list() (rules []Rule, defaultRule *Rule) {
 		return nil, nil
 	}
 	s.listing.Do(func() {
-		for _, r := range s.rules[:s.rules.NumNamed()] {
+		for _, r := range s.List[:s.NumNamed()] {
 			s.listed = append(s.listed, r.Rule)
 		}
-		if r := s.rules.Default(); r != nil {
+		if r := s.Default(); r != nil {
 			s.listedDefault = &r.Rule
 		}
 		s.listed = slices.Clip(s.listed)
@@ -314,7 +291,7 @@ func (req *Request) countUnasked(rules []*activeRule) {
 // policy returns the failure policy of the rule r. If r has none, it inherits the policy p of the limiter. FailLocal
 // cannot answer for a custom Limiter, so a rule with a Limiter inherits FailOpen in its place.
 func (r *Rule) policy(p FailurePolicy) FailurePolicy {
-	if p = cmp.Or(r.OnStoreError, p); p.kind == failLocally && r.Limiter != nil {
+	if p = cmp.Or(r.OnStoreError, p); p.local() && r.Limiter != nil {
 		return FailOpen
 	}
 	return p
@@ -328,11 +305,7 @@ type unknownRule struct {
 
 // Error returns a text with the unknown name and with the rule name that is most similar to it.
 func (e *unknownRule) Error() string {
-	names := make([]string, len(e.set.rules))
-	for i, r := range e.set.rules {
-		names[i] = r.Name
-	}
-	return ErrUnknownRule.Error() + " " + confmap.Quote(e.name) + confmap.DidYouMean(e.name, names)
+	return ErrUnknownRule.Error() + " " + confmap.Quote(e.name) + confmap.DidYouMean(e.name, e.set.Names())
 }
 
 func (e *unknownRule) Unwrap() error { return ErrUnknownRule }

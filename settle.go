@@ -232,7 +232,7 @@ func (c *storeCaller) settleAll(ctx context.Context, asks []Ask, rules []*active
 // present returns the rule of the charge c, which is in the store, as it is now. It returns nil if the rule was removed, or
 // if its keys are new.
 func (c *charge) present(set *ruleSet) *activeRule {
-	if rule := set.named(c.rule.Name); rule != nil && rule.remote != nil && rule.keepsKeys(&c.rule.Rule) {
+	if rule := set.Named(c.rule.Name); rule != nil && rule.remote != nil && rule.keepsKeys(&c.rule.Rule) {
 		return rule
 	}
 	return nil

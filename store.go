@@ -248,16 +248,14 @@ func supportsOf(s Store) func(a Ask) error {
 	}
 }
 
-// notSupported begins the reason in the error for a rate that the store does not support; the store's text follows.
-const notSupported = "is not supported by the store: "
-
-// unsupported returns an error if the function supports, which asks the store, says that it cannot decide on the Ask.
-func unsupported(supports func(a Ask) error, a Ask) error {
+// unsupported returns an error for the field at this path, which is the Rate of the Ask, if the function supports, which asks
+// the store, says that it cannot decide on the Ask.
+func unsupported(path string, supports func(a Ask) error, a Ask) error {
 	if supports == nil {
 		return nil
 	}
 	if err := supports(a); err != nil {
-		return &ConfigError{"rate", a.Rate, notSupported + err.Error()}
+		return &ConfigError{path, a.Rate, "is not supported by the store: " + err.Error()}
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (k *keyed[S, C]) Wait(ctx context.Context, key string, n int) (res Result, 
 	case n == 0:
 		return k.Take(ctx, key, 0)
 	case k.solo != nil:
-		return k.solo.limiter.Wait(ctx, Request{Client: key, Cost: n})
+		return k.solo.Wait(ctx, Request{Client: key, Cost: n})
 	}
 	if err := k.refusal(ctx, n); err != nil {
 		return Result{}, err

@@ -26,9 +26,9 @@ func (s *reserved) Allow(key string) bool {
 	return err == nil && r.Result().Allowed && r.Settle(1) == nil
 }
 
-// newReplayed returns a subject that is a RateLimiter. Each of its requests has one of a hundred
-// IDs, which it uses in turn. After the first hundred requests, nearly all requests get the answer
-// that was recorded for an earlier request with the same ID.
+// newReplayed returns a subject that is a RateLimiter. Its requests have a hundred IDs, which are
+// used one after the other and then again. After the first hundred requests, nearly all requests
+// get the answer that was recorded for an earlier request with the same ID.
 func newReplayed(l Limit) (Subject, error) {
 	limiter, err := newChecker(everyEndpoint(ratelimit.Rule{Rate: l.bucket()}), "", l.options(ratelimit.WithRequestIDs(time.Hour)))
 	if err != nil {
@@ -59,8 +59,8 @@ func (s *replayed) Allow(key string) bool {
 
 // newWarm returns a function for the field Spec.New. That function makes a RateLimiter whose rules
 // have a Warmup: the limit of a new key is lower at first, and grows to its full size in the given
-// duration. If the duration is short, the keys reach the full limit during the run. If it is long,
-// they do not.
+// duration. If the duration is short, the keys reach the full limit during the run. If the duration
+// is long, they do not.
 func newWarm(over time.Duration) func(Limit) (Subject, error) {
 	return func(l Limit) (Subject, error) {
 		rule := ratelimit.Rule{Rate: l.bucket(), Warmup: ratelimit.Warmup{From: max(l.Rate-1, 1), Over: over}}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// floorShards is the number of shards of the type floor. A shard is a map with its own lock. The
-// number is large, so that two cores seldom need the same lock.
+// floorShards is the number of shards of the type floor. A shard is a map with a lock of its own.
+// There are many shards, so that two cores seldom need the same lock.
 const floorShards = 256
 
 // The type floor does only the work that every limiter with keys must do, and uses only the
@@ -57,8 +57,8 @@ func (f *floor) Allow(key string) bool {
 	return true
 }
 
-// bareMap makes one lookup in one map, without a clock or a lock. It shows how much any
-// table slows down when its keys no longer fit into the caches of the processor.
+// The type bareMap looks keys up in one map, without a clock or a lock. It shows how much any table
+// slows down when its keys no longer fit into the caches of the processor.
 type bareMap map[string]*entry
 
 func newBareMap(Limit) (Subject, error) { return make(bareMap), nil }

@@ -25,7 +25,7 @@ type called struct {
 }
 
 // newCalled returns a function for the field Spec.New. That function makes a subject of the type
-// called, with the interceptor that the function intercept returns.
+// called. The subject calls the interceptor that the function intercept returns.
 func newCalled(intercept func(Limit) (grpc.UnaryServerInterceptor, error)) func(Limit) (Subject, error) {
 	return func(l Limit) (Subject, error) {
 		unary, err := intercept(l)

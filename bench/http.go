@@ -27,7 +27,7 @@ type served struct {
 }
 
 // newServed returns a function for the field Spec.New. That function makes a subject of the type
-// served. To make the subject's handler, it calls wrap with an empty handler.
+// served. The subject calls the handler that the function wrap returns for an empty handler.
 func newServed(wrap func(l Limit, next http.Handler) (http.Handler, error)) func(Limit) (Subject, error) {
 	return func(l Limit) (Subject, error) {
 		r, err := http.NewRequest(http.MethodGet, "http://example.com/users/7", nil) //nolint:noctx // the request needs no context of its own
@@ -49,7 +49,8 @@ func (s *served) Allow(string) bool {
 	return s.granted
 }
 
-// Header returns the header of the response. The handler gets the subject s as its ResponseWriter.
+// Header returns the header of the response. The subject s is also the ResponseWriter that its
+// handler gets.
 func (s *served) Header() http.Header { return s.header }
 
 // Write drops the body of the response.
@@ -60,7 +61,8 @@ func (s *served) WriteHeader(int) {}
 
 func bareHandler(_ Limit, next http.Handler) (http.Handler, error) { return next, nil }
 
-// bareMux returns a ServeMux that has one route, to the given handler, and no middleware.
+// bareMux returns a ServeMux with one route, which leads to the given handler. There is no
+// middleware.
 func bareMux(_ Limit, next http.Handler) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /users/{id}", next)

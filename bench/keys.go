@@ -13,7 +13,7 @@ type Names uint8
 
 // The ways to write keys.
 const (
-	Varied Names = iota // 8 to 40 bytes, all lengths equally often; key number 0 has 24
+	Varied Names = iota // 8 to 40 bytes, all lengths equally often; key number 0 has 24 bytes
 	Even                // 24 bytes each
 	Long                // 64 bytes each, like API keys
 )
@@ -90,8 +90,9 @@ func NewKeys(names Names, count int, seed uint64) *Keys {
 
 // Next returns a random key. The string is valid only until the next call of Next or At.
 func (k *Keys) Next() string {
-	// Xorshift is a fast generator of random numbers. The high half of the product of x and count
-	// is a number below count, found without a division.
+	// Xorshift is a fast generator of random numbers. Mul64 then multiplies x, a random number of 64
+	// bits, by count. The high half of the product is a random number below count, found without a
+	// division.
 	x := k.state
 	x ^= x << 13
 	x ^= x >> 7
@@ -103,8 +104,8 @@ func (k *Keys) Next() string {
 	return unsafe.String(&k.bufs[k.turn&1][0], k.lengths[k.turn&1])
 }
 
-// At returns key number i. The string stays valid during the next call of Next or At. The call after
-// that overwrites it.
+// At returns key number i. The string stays valid during one further call of Next or At. The second
+// further call overwrites it.
 func (k *Keys) At(i int) string {
 	b := &k.bufs[k.turn&1]
 	length := k.names.write(b, uint32(i))

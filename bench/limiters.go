@@ -80,9 +80,9 @@ func (s taker) Allow(key string) bool {
 	return res.Allowed && err == nil
 }
 
-// weighs reports whether the key has used units in the previous window, and none in the current
-// window. The field ResetAfter shows this: it is zero if neither window has a count, and longer
-// than one window if the current window has a count.
+// weighs reports whether the key has used units in the previous window, and none in the current window.
+// The field ResetAfter shows this. It is zero if the key has used units in neither window. It is longer
+// than one window if the key has used units in the current window.
 func (s slidingWindowCounter) weighs(key string) bool {
 	reset := s.Peek(key).ResetAfter
 	return 0 < reset && reset <= s.Rate().Per

@@ -6,7 +6,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A Limit is the configuration of a subject. Each subject uses only the fields that it needs.
+// A Limit is the configuration of a subject (a limiter that is measured). Each subject uses only the
+// fields that it needs.
 type Limit struct {
 	Rate    int             // number of units that a bucket earns, or that a window grants, in each Per
 	Per     time.Duration   // the period in which Rate units are granted
@@ -15,17 +16,18 @@ type Limit struct {
 	Clock   ratelimit.Clock // the clock of a limiter of this module; nil means the system clock
 }
 
-// forever is a period longer than any run, and short enough that no subject's arithmetic overflows.
+// The constant forever is a period longer than any run. It is short enough that no subject's arithmetic
+// overflows.
 const forever = 30 * 24 * time.Hour
 
-// defaultRoom is how many keys a limiter of this module may hold. For a workload with more keys, it
-// may hold all of them.
+// defaultRoom is how many keys a limiter of this module may hold. If a workload has more keys than
+// this, the limiter may hold all keys of the workload.
 const defaultRoom = 1 << 20
 
 func room(w Workload) int { return max(w.Keys, defaultRoom) }
 
-// plenty is a number of units that one key cannot use up in twenty seconds, even if the calls for
-// the key come without a pause.
+// The constant plenty is a number of units that one key cannot use up in twenty seconds, even if the
+// calls for the key come without a pause.
 const plenty = 1 << 30
 
 // The rates below assume that a call takes 50 to 500 ns, depending on the subject and the machine.
@@ -43,8 +45,8 @@ const (
 	// one call in twenty.
 	deniedPerMs = 1000
 
-	// allowedPerMs is more than the number of calls that fit into a millisecond: one
-	// every 5 ns.
+	// allowedPerMs is a number of units that one key cannot use up in a millisecond: for that, each call
+	// would have to take 5 ns or less.
 	allowedPerMs = 200_000
 
 	// logLimitDenied is the limit of a sliding window log in workloads that deny most calls, for a
@@ -84,15 +86,15 @@ func bucketLimit(w Workload) Limit {
 	return Limit{Rate: 7, Per: 3 * time.Second, Burst: plenty, MaxKeys: room(w)}
 }
 
-// windowLimit returns the limit of a limiter that counts in windows, for the workload w. All calls
-// have the outcome that w names, as with bucketLimit. If w.Window is 0, mixed workloads have windows
-// of a millisecond, and all others have windows that are longer than the run.
+// windowLimit returns the limit of a limiter that counts in windows, for the workload w. All calls have
+// the outcome that w names, as with bucketLimit. If w.Window is 0, mixed workloads have windows of a
+// millisecond, and all others have windows that are longer than the run.
 //
-// If w.Window is not 0, windows end during the run, and the function Turn has used units in the window
-// before the first. Even with the outcome Denied, some calls are then allowed. A sliding window counter
-// allows one call in a microsecond, because the count of the previous window loses weight. A fixed
-// window allows the first calls of each window. In windows of a second, the timing begins after
-// these calls.
+// If w.Window is not 0, windows end during the run. Before the timing begins, the function Turn has
+// used units in a window. Even with the outcome Denied, some of the timed calls are then allowed. A
+// sliding window counter allows one call in a microsecond, because the count of the previous window
+// loses weight. A fixed window allows the first calls of each window. In windows of a second, the
+// timing begins after these calls.
 func windowLimit(w Workload) Limit {
 	perMs := 0
 	switch {
@@ -110,15 +112,15 @@ func windowLimit(w Workload) Limit {
 	return Limit{Rate: perMs * int(w.Window/time.Millisecond), Per: w.Window, MaxKeys: room(w)}
 }
 
-// logLimit returns the limit of a sliding window log for the workload w. A log stores each unit, so
-// its limit cannot be so large that it lasts for the whole run. If w.Window is 0 and all calls are
-// allowed, the limit is 1000 in ten microseconds, which is more than the calls that fit into that
-// time. With one key, the log of the key holds about a hundred entries, and each call drops an old
-// entry and adds a new one. With many keys, the log of each key holds one or two entries.
+// logLimit returns the limit of a sliding window log for the workload w. A log stores each unit, so its
+// limit cannot be so large that it lasts for the whole run. If w.Window is 0 and all calls are allowed,
+// the limit is 1000 in ten microseconds, which is more than the calls that fit into that time. With one
+// key, the log of the key holds about a hundred entries, and each call drops an old entry and adds a
+// new one. With many keys, the log of each key holds one or two entries.
 //
-// If w.Window is not 0, windows end during the run. The log then holds 10,000 entries if most calls
-// are denied. If all calls are allowed, it holds an entry for each call in a millisecond, about
-// 20,000. For all other workloads, the limit is that of windowLimit.
+// If w.Window is not 0, windows end during the run. The log then holds 10,000 entries if most calls are
+// denied. If all calls are allowed, it holds an entry for each call in a millisecond, about 20,000. For
+// all other workloads, logLimit returns the same limit as windowLimit.
 func logLimit(w Workload) Limit {
 	switch {
 	case w.Window > 0 && w.Outcome == Denied:
@@ -131,12 +133,12 @@ func logLimit(w Workload) Limit {
 	return windowLimit(w)
 }
 
-// bucket returns the limit as a rate for an algorithm with a burst.
+// bucket returns the limit as a rate with a burst, for the algorithms that have a burst.
 func (l Limit) bucket() ratelimit.Rate {
 	return ratelimit.Rate{Requests: l.Rate, Per: l.Per, Burst: l.Burst}
 }
 
-// window returns the limit as a rate for an algorithm without a burst.
+// window returns the limit as a rate without a burst, for the algorithms that count in windows.
 func (l Limit) window() ratelimit.Rate {
 	return ratelimit.Rate{Requests: l.Rate, Per: l.Per}
 }

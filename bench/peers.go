@@ -41,8 +41,8 @@ func (x *xtime) Allow(key string) bool {
 	return v.(*rate.Limiter).Allow()
 }
 
-// The type sethvargo runs the memory store of github.com/sethvargo/go-limiter: a fixed window that
-// opens with the key's first request.
+// The type sethvargo runs the memory store of github.com/sethvargo/go-limiter. It counts in fixed
+// windows, and the window of a key begins with the first request of the key.
 type sethvargo struct {
 	store limiter.Store
 	ctx   context.Context
@@ -63,9 +63,9 @@ func (s *sethvargo) Allow(key string) bool {
 }
 
 // The type gcra runs the GCRA limiter of github.com/throttled/throttled on its memory store. The
-// store has no maximum number of keys, because that would add an LRU list under one lock. If another
-// caller changes the state of a key at the same time, the limiter tries again. By default it returns
-// an error after ten attempts; here it tries until it succeeds.
+// store has no maximum number of keys, because a maximum would add an LRU list under one lock. If
+// another caller changes the state of a key at the same time, the limiter tries again. By default
+// the limiter returns an error after ten attempts. Here it tries until it succeeds.
 type gcra struct {
 	limiter *throttled.GCRARateLimiterCtx
 	ctx     context.Context
@@ -92,8 +92,8 @@ func (g *gcra) Allow(key string) bool {
 	return !limited && err == nil
 }
 
-// The type ululeWindow runs the memory store of github.com/ulule/limiter: a fixed window that opens
-// with the key's first request.
+// The type ululeWindow runs the memory store of github.com/ulule/limiter. It counts in fixed
+// windows, and the window of a key begins with the first request of the key.
 type ululeWindow struct {
 	limiter *ulule.Limiter
 	ctx     context.Context
@@ -111,7 +111,7 @@ func (u *ululeWindow) Allow(key string) bool {
 }
 
 // The type httpWindow runs github.com/go-chi/httprate, a sliding window counter that needs an HTTP
-// request. It is called through OnLimit, which counts and decides but writes no response. All its
+// request. The method OnLimit is called, which counts and decides but writes no response. All
 // response headers are switched off, so that little of HTTP is measured.
 type httpWindow struct {
 	limiter *httprate.RateLimiter

@@ -23,7 +23,7 @@ type RedisAsk func(ctx context.Context, key string) (allowed bool, err error)
 // errDenied means that a call was denied in a workload that allows all calls.
 var errDenied = errors.New("denied")
 
-// granted requests a unit for the key and returns an error if it is denied.
+// granted requests a unit for the key. If the unit is denied, granted returns an error.
 func (ask RedisAsk) granted(ctx context.Context, key string) error {
 	allowed, err := ask(ctx, key)
 	if err == nil && !allowed {
@@ -51,8 +51,9 @@ func RedisSpecs() []RedisSpec {
 	}
 }
 
-// RedisStates returns the limiters whose memory in Redis is compared: each algorithm of this module
-// with a store, and the peers (limiters of other modules). All have a limit of 1000 units an hour.
+// RedisStates returns the limiters whose memory in Redis is compared. These are all algorithms of
+// this module with a store, and the peers (limiters of other modules). All of them have a limit of
+// 1000 units an hour.
 func RedisStates() []RedisSpec {
 	bucket := func(Workload) Limit { return Limit{Rate: 1000, Per: time.Hour, Burst: 1000} }
 	window := func(Workload) Limit { return Limit{Rate: 1000, Per: time.Hour} }
@@ -91,7 +92,8 @@ func newStoredLimiter(opts ...redisstore.Option) func(*redis.Client, Limit) (Red
 	}
 }
 
-// openStore returns a store that calls Redis through the client c, with the same timeout as c.
+// openStore returns a store that calls Redis through the client c. The store and the client have
+// the same timeout.
 func openStore(c *redis.Client, opts ...redisstore.Option) (*redisstore.Store, error) {
 	return redisstore.New(c, append([]redisstore.Option{redisstore.WithTimeout(redisTimeout)}, opts...)...)
 }
@@ -105,7 +107,8 @@ func storedBucket(c *redis.Client, l Limit, opts ...redisstore.Option) (*ratelim
 }
 
 // newStore returns a function for the field RedisSpec.New. That function makes a store with the
-// given options. Each decision of that store requests one unit, by the given algorithm.
+// given options. Each call for a key then requests one unit from this store, by the given
+// algorithm.
 func newStore(a ratelimit.Algorithm, opts ...redisstore.Option) func(*redis.Client, Limit) (RedisAsk, error) {
 	return func(c *redis.Client, l Limit) (RedisAsk, error) {
 		store, err := openStore(c, opts...)
@@ -133,9 +136,9 @@ func newRedisRate(c *redis.Client, l Limit) (RedisAsk, error) {
 	}, nil
 }
 
-// newRedisThrottled makes the GCRA limiter of github.com/throttled/throttled. It reads the state,
-// decides, and replaces the state if no other caller has changed it. After ten failed attempts it
-// returns an error.
+// newRedisThrottled makes the GCRA limiter of github.com/throttled/throttled. The limiter reads the
+// state and decides. Then it replaces the state, unless another caller has changed the state in the
+// meantime. After ten failed attempts it returns an error.
 func newRedisThrottled(c *redis.Client, l Limit) (RedisAsk, error) {
 	store, err := goredisstore.NewCtx(c, "throttled:")
 	if err != nil {

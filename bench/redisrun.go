@@ -14,7 +14,7 @@ import (
 // A RedisWork describes the calls to a limiter that keeps its state in Redis. The limit is so high
 // that all of the calls are allowed.
 type RedisWork struct {
-	Keys       int  // number of different keys; each call chooses one at random
+	Keys       int  // number of different keys; each call chooses a key at random
 	Callers    int  // number of goroutines that call at once
 	Cancelable bool // whether each call has its own context that can be canceled, like a request to a server
 }
@@ -44,24 +44,24 @@ type RedisSample struct {
 	PerSecond float64       // decisions a second; a call with an error made no decision
 	Errors    float64       // the share of calls that returned an error
 	Latency   time.Duration // the median time of a call
-	Effort                  // the server's processor time for each decision
+	Effort                  // how much processor time the server needs for each decision
 }
 
-// A RedisRun is a limiter with its state in Redis that is ready to be timed, together with the
-// RedisWork, which describes the calls to it.
+// A RedisRun is a limiter with its state in Redis that is ready to be timed. It also has the
+// RedisWork that describes the calls.
 type RedisRun struct {
 	server *RedisServer
 	client *redis.Client
 	name   string
 	work   RedisWork
 	ask    RedisAsk
-	asks   [][]time.Duration // for each caller, the durations of its calls in the last batch
-	keys   []*Keys           // for each caller, its generator of keys
+	asks   [][]time.Duration // how long the calls of each caller took in the last batch
+	keys   []*Keys           // a generator of keys for each caller
 }
 
-// NewRedisRun makes the limiter that s describes and returns a run of it under the RedisWork w. The
-// run has a Redis client that no other run uses. NewRedisRun makes a call for every key of w, so
-// that the server already has a state for each key.
+// NewRedisRun makes the limiter that s describes, and returns it as a RedisRun, ready to be timed
+// with the calls that w describes. The RedisRun has a Redis client of its own. NewRedisRun makes a
+// call for every key of w, so that the server already has a state for each key.
 func NewRedisRun(server *RedisServer, s RedisSpec, w RedisWork) (*RedisRun, error) {
 	client := server.Client()
 	ask, err := s.New(client, s.Limit(Workload{Keys: w.Keys, Outcome: Allowed}))
@@ -90,8 +90,8 @@ func (r *RedisRun) fill(w RedisWork) error {
 	})
 }
 
-// each calls the function f once for each caller, all at the same time. It returns an error if one
-// of the calls of f does.
+// each calls the function f once for each caller, all at the same time. If one of these calls
+// returns an error, each returns this error.
 func (r *RedisRun) each(f func(caller int) error) error {
 	errs := make([]error, len(r.keys))
 	var done sync.WaitGroup
@@ -107,8 +107,8 @@ func (r *RedisRun) each(f func(caller int) error) error {
 	return nil
 }
 
-// Time lets all callers make calls until the given duration is over. It returns an error if a call
-// is denied, because every call of a RedisWork must be allowed.
+// Time lets all callers make calls until the given duration is over. The limit of a RedisWork is so
+// high that every call must be allowed. If a call is denied, Time returns an error.
 func (r *RedisRun) Time(ctx context.Context, batch time.Duration) (RedisSample, error) {
 	before, err := r.server.Effort(ctx)
 	if err != nil {
@@ -150,7 +150,8 @@ func (r *RedisRun) call(keys *Keys, asks []time.Duration, end time.Time) (_ []ti
 }
 
 // sample returns the figures of a batch of calls. The parameter took is the duration of the batch.
-// The parameter failed holds the number of errors for each caller.
+// The parameter failed holds the number of errors for each caller. The last two parameters are the
+// processor time of the server before and after the batch.
 func (r *RedisRun) sample(took time.Duration, failed []int, before, after Effort) RedisSample {
 	var errors int
 	for _, n := range failed {
@@ -171,8 +172,9 @@ func (r *RedisRun) sample(took time.Duration, failed []int, before, after Effort
 	return s
 }
 
-// RedisBytes returns the number of bytes that one key of 24 bytes takes in the server. It first
-// removes all keys, and lets the limiter s grant the given number of units to the key, one by one.
+// RedisBytes returns the number of bytes that one key of 24 bytes takes in the server. It removes
+// all keys from the server, and then lets the limiter s grant the given number of units to one key,
+// one unit in each call.
 func RedisBytes(server *RedisServer, s RedisSpec, units int) (int64, error) {
 	ctx := context.Background()
 	if err := server.empty(ctx); err != nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNoRedis means that this machine has no redis-server, and that the environment does not have
-// RATELIMIT_REQUIRE_REDIS=1.
+// ErrNoRedis means that this machine has no redis-server, and that none is required: the
+// environment does not have RATELIMIT_REQUIRE_REDIS=1.
 var ErrNoRedis = errors.New("bench: there is no redis-server on this machine")
 
-// A RedisServer is a redis-server process on a free port of the loopback. It has its own folder and
-// saves nothing to disk.
+// A RedisServer is a redis-server process that listens on a free port of the loopback address
+// 127.0.0.1. It has a folder of its own, and saves nothing to disk.
 type RedisServer struct {
 	addr    string
 	dir     string
@@ -29,8 +29,8 @@ type RedisServer struct {
 	clients []*redis.Client // all clients; Close closes them
 }
 
-// StartRedis starts a RedisServer. If the machine has no redis-server, it returns [ErrNoRedis] or,
-// if the environment has RATELIMIT_REQUIRE_REDIS=1, another error.
+// StartRedis starts a RedisServer. If the machine has no redis-server, it returns [ErrNoRedis]. If
+// the environment also has RATELIMIT_REQUIRE_REDIS=1, it returns another error.
 func StartRedis(ctx context.Context) (*RedisServer, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -48,7 +48,7 @@ func StartRedis(ctx context.Context) (*RedisServer, error) {
 		return nil, err
 	}
 	s := &RedisServer{addr: net.JoinHostPort("127.0.0.1", port), dir: dir, ended: make(chan struct{})}
-	// The process does not end with ctx: the method Close ends it.
+	// The end of ctx does not end the process. The method Close ends it.
 	s.process = exec.CommandContext(context.Background(), path, "--port", port, "--bind", "127.0.0.1",
 		"--save", "", "--appendonly", "no", "--dir", dir, "--logfile", "log")
 	if err := s.process.Start(); err != nil {
@@ -65,7 +65,7 @@ func StartRedis(ctx context.Context) (*RedisServer, error) {
 	return s, nil
 }
 
-// freePort returns a port of the loopback that no process listens on.
+// freePort returns a port of the loopback address 127.0.0.1 on which no process listens.
 func freePort(ctx context.Context) (string, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -113,8 +113,8 @@ func (s *RedisServer) Close() error {
 }
 
 const (
-	// redisPool is the maximum number of connections of a client. No workload has more
-	// callers, so no caller waits for a connection.
+	// redisPool is the maximum number of connections of a client. No workload has more callers than
+	// this, so no caller waits for a connection.
 	redisPool = 64
 
 	// redisTimeout is how long all clients wait for an answer. All subjects need the
@@ -134,8 +134,8 @@ func (s *RedisServer) Client() *redis.Client {
 
 // An Effort is the processor time that a server has used.
 type Effort struct {
-	Scripts time.Duration // processor time in scripts, with the commands that they call
-	Whole   time.Duration // processor time in total: connections, protocol and scripts
+	Scripts time.Duration // processor time of scripts, including the commands that the scripts call
+	Whole   time.Duration // processor time for everything: connections, protocol and scripts
 }
 
 // Effort returns the processor time that the server has used since it started.
@@ -155,7 +155,7 @@ func (s *RedisServer) Effort(ctx context.Context) (Effort, error) {
 	}, err
 }
 
-// scriptTime returns the total time of the commands that run a script. The text stats is the
+// scriptTime returns the total time of the commands that run a script. The given text is the
 // section commandstats of the server's INFO. The time of a script includes the commands that the
 // script calls, so the rows of all other commands are ignored.
 func scriptTime(stats string) (sum time.Duration) {

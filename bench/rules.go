@@ -22,8 +22,8 @@ func (s ruled) Allow(key string) bool { return s.RateLimiter.Allow(key, s.endpoi
 // endpoint returns the path of endpoint number i.
 func endpoint(i int) string { return fmt.Sprintf("/api/v1/collection-%02d", i) }
 
-// newRules returns a function for the field Spec.New. That function makes a RateLimiter with a
-// hundred rules, all with the given key type, and with the given options.
+// newRules returns a function for the field Spec.New. That function makes a RateLimiter with the
+// given options. It has a hundred rules, all of which have the given key type.
 func newRules(key ratelimit.KeyType, opts ...ratelimit.Option) func(Limit) (Subject, error) {
 	return func(l Limit) (Subject, error) {
 		rules := everyEndpoint(ratelimit.Rule{Key: key, Rate: l.bucket()})
@@ -49,7 +49,8 @@ func newTwoRules(l Limit) (Subject, error) {
 	return ruled{limiter, endpoint(ruleCount / 4)}, err
 }
 
-// The type everywhere calls Allow of a RateLimiter, each time for the next of a hundred endpoints.
+// The type everywhere calls Allow of a RateLimiter for a hundred endpoints in turn: each call is
+// for the next endpoint.
 type everywhere struct {
 	*ratelimit.RateLimiter
 	endpoints []string
@@ -75,8 +76,8 @@ func (s *everywhere) Allow(key string) bool {
 	return s.RateLimiter.Allow(key, s.endpoints[s.next]).Allowed
 }
 
-// The type checked calls Check of a RateLimiter with a Request. The key of the call is both the
-// client and the IP of the Request.
+// The type checked calls Check of a RateLimiter with a Request. The client and the IP of the
+// Request are both the key of the call.
 type checked struct {
 	*ratelimit.RateLimiter
 	ctx     context.Context
@@ -108,7 +109,7 @@ func everyEndpoint(rule ratelimit.Rule) (rules []ratelimit.Rule) {
 }
 
 // newChecked returns a function for the field Spec.New. That function makes a subject of the type
-// checked with a hundred rules, all with the given key type.
+// checked. It has a hundred rules, all of which have the given key type.
 func newChecked(key ratelimit.KeyType) func(Limit) (Subject, error) {
 	return func(l Limit) (Subject, error) {
 		return newChecker(everyEndpoint(ratelimit.Rule{Key: key, Rate: l.bucket()}), "", l.options())
@@ -148,8 +149,8 @@ func (t *tally) Observe(_ context.Context, d ratelimit.Decision) {
 	}
 }
 
-// newShadowed returns a subject of the type checked with two rules for each endpoint: one that
-// enforces its limit, and a shadow rule, which decides but denies nothing.
+// newShadowed returns a subject of the type checked with two rules for each endpoint. The first
+// rule enforces its limit. The second is a shadow rule: it decides, but denies nothing.
 func newShadowed(l Limit) (Subject, error) {
 	rules := twoRules(l)
 	for i := range rules {
@@ -160,8 +161,9 @@ func newShadowed(l Limit) (Subject, error) {
 	return newChecker(rules, "", l.options())
 }
 
-// The type counted calls Allow of a RateLimiter, always for the same endpoint. Once in statsEvery
-// calls it also reads the statistics: a hundred times a second, if a call takes 100 ns.
+// The type counted calls Allow of a RateLimiter, always for the same endpoint. After each
+// statsEvery calls it also reads the statistics. That is a hundred times a second, if a call takes
+// 100 ns.
 type counted struct {
 	ruled
 	asked int

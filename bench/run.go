@@ -13,8 +13,8 @@ import (
 const settle = 20_000
 
 // settleServer is the number of calls that Start makes to an HTTP server after it has called each
-// key once. It is smaller than the constant settle, because calls of a server take longer. Only the
-// server's pools of buffers grow with the calls, and few calls are enough for that.
+// key once. It is smaller than the constant settle, because calls of a server take longer. It is
+// large enough, because only the server's pools of buffers grow with the calls.
 const settleServer = 200
 
 // Start makes the subject that the Spec s describes and prepares it for the workload w: it calls
@@ -56,7 +56,7 @@ func Serial(s Subject, k *Keys, n int) (allowed int) {
 }
 
 // parallel starts a goroutine for each of the given key generators. Each goroutine calls the
-// subject n times. The result is the number of calls that were allowed.
+// subject n times. The result is the number of calls that were allowed, in all goroutines together.
 func parallel(s Subject, ks []*Keys, n int) (allowed int) {
 	var (
 		ready, done sync.WaitGroup
@@ -88,8 +88,8 @@ type Run struct {
 	keys    []*Keys // one generator for each core that makes calls
 }
 
-// NewRun makes the subject that s describes and returns a run of it under the workload w. If
-// windows of w end during the run, the caller must call [Turn] too.
+// NewRun makes the subject that s describes, and returns a Run that times it with the calls of the
+// workload w. If windows of w end during the run, the caller must call [Turn] too.
 func NewRun(s Spec, w Workload) (*Run, error) {
 	subject, err := s.Start(w)
 	if err != nil {
@@ -106,7 +106,7 @@ func NewRun(s Spec, w Workload) (*Run, error) {
 	return r, nil
 }
 
-// Close closes the subject if it has a method Close, for example a server.
+// Close closes the subject if the subject has a method Close, as for example a server has.
 func (r *Run) Close() {
 	if c, ok := r.subject.(io.Closer); ok {
 		_ = c.Close()
@@ -115,7 +115,7 @@ func (r *Run) Close() {
 
 // A Timing holds the figures of one batch of calls.
 type Timing struct {
-	Took    time.Duration // time from the first call to the end of the last
+	Took    time.Duration // time from the beginning of the first call to the end of the last call
 	Asks    int           // the number of calls on all cores together
 	Allowed int           // the number of calls that were allowed
 }
@@ -126,8 +126,8 @@ func (t Timing) Each() float64 { return float64(t.Took.Nanoseconds()) / float64(
 // Share returns the fraction of the calls that were allowed, from 0 to 1.
 func (t Timing) Share() float64 { return float64(t.Allowed) / float64(t.Asks) }
 
-// Time makes n calls on each core. If [Spec.Claims] says that all calls are to be allowed, or none,
-// Time returns an error if a call had the other outcome. Otherwise it does not check the outcomes.
+// Time makes n calls on each core. [Spec.Claims] says what fraction of the calls should be allowed.
+// If all calls should be allowed, or none, and a call had the other outcome, Time returns an error.
 func (r *Run) Time(n int) (Timing, error) {
 	var allowed int
 	start := time.Now()
@@ -141,7 +141,7 @@ func (r *Run) Time(n int) (Timing, error) {
 }
 
 // Claims returns the smallest and the largest fraction, from 0 to 1, of the calls of w that the
-// subject should allow. A [Reference] allows everything.
+// subject should allow. A subject of the kind [Reference] allows everything.
 func (s Spec) Claims(w Workload) (least, most float64) {
 	switch {
 	case s.Kind == Reference || w.Outcome == Allowed:
@@ -154,9 +154,9 @@ func (s Spec) Claims(w Workload) (least, most float64) {
 	return 0, 0
 }
 
-// check returns an error if the subject should have allowed all calls, or none, and did not. If it
-// should allow a fraction of the calls, check accepts everything, because in a short batch the
-// fraction may be far from the expected one.
+// check returns an error if the subject should have allowed all calls, or none, but did not. If the
+// subject should allow a fraction of the calls, check accepts every number of allowed calls: in a
+// short batch, the fraction may be far from the expected one.
 func (s Spec) check(w Workload, allowed, asks int) error {
 	if least, most := s.Claims(w); least != most || float64(allowed) == least*float64(asks) {
 		return nil

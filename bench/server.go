@@ -12,9 +12,10 @@ import (
 	"time"
 )
 
-// The type server runs a handler in an HTTP server on the loopback, with one client on one
-// connection that is kept alive. The client sends the same bytes for each request and reuses the
-// buffer for the response. So nearly all allocations that are counted are those of the server.
+// The type server runs a handler in an HTTP server on the loopback address 127.0.0.1. One client
+// calls it on one connection, which is kept alive. The client sends the same bytes for each request
+// and reuses the buffer for the response. So nearly all allocations that are counted are made by
+// the server.
 type server struct {
 	http   *http.Server
 	conn   net.Conn
@@ -31,7 +32,7 @@ const serverRequest = "GET /users/7 HTTP/1.1\r\n" +
 	"Accept-Encoding: gzip\r\n\r\n"
 
 // newServer returns a function for the field Spec.New. That function makes a subject of the type
-// server. To make the subject's handler, it calls wrap with an empty handler.
+// server. The server has the handler that the function wrap returns for an empty handler.
 func newServer(wrap func(l Limit, next http.Handler) (http.Handler, error)) func(Limit) (Subject, error) {
 	return func(l Limit) (Subject, error) {
 		handler, err := wrap(l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -45,7 +46,7 @@ func newServer(wrap func(l Limit, next http.Handler) (http.Handler, error)) func
 		}
 		s := &server{http: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}, served: make(chan struct{})}
 		go func() {
-			_ = s.http.Serve(listener) // always returns an error; here, that the server was closed
+			_ = s.http.Serve(listener) // Serve always returns an error: in this case, that the server was closed
 			close(s.served)
 		}()
 		s.conn, err = new(net.Dialer).DialContext(ctx, "tcp", listener.Addr().String())
@@ -112,7 +113,7 @@ func GarbageOf(s Spec, w Workload, n int) (Garbage, error) {
 		return Garbage{}, err
 	}
 	defer r.Close()
-	if _, err := r.Time(n); err != nil { // fills buffers and pools before the measurement
+	if _, err := r.Time(n); err != nil { // warms up: fills buffers and pools before the measurement
 		return Garbage{}, err
 	}
 	var before, after runtime.MemStats

@@ -21,17 +21,17 @@ type Outcome string
 // The outcomes of workloads.
 const (
 	Allowed Outcome = "allowed" // every call is allowed
-	Denied  Outcome = "denied"  // every call is denied, or most calls if windows end during the run
+	Denied  Outcome = "denied"  // every call is denied; if windows end during the run, most calls are denied
 	Mixed   Outcome = "mixed"   // some calls are allowed and some denied
 )
 
 // A Workload describes the calls to a subject.
 type Workload struct {
-	Keys     int           // number of different keys; each call chooses one at random
-	Names    Names         // the length of the keys: Varied, Even or Long
+	Keys     int           // number of different keys; each call chooses a key at random
+	Names    Names         // the length of the text of a key: Varied, Even or Long
 	Outcome  Outcome       // whether the calls are allowed, denied or both
-	Parallel bool          // whether all cores make calls at once; otherwise one core does
-	Window   time.Duration // the length of windows that end during the run; 0 if none ends
+	Parallel bool          // true: all cores make calls at once; false: one core makes calls
+	Window   time.Duration // the length of windows that end during the run; 0 if no window ends
 	Even     bool          // whether the time for one unit is a whole number of nanoseconds, as with 100/s
 }
 
@@ -65,7 +65,7 @@ func Count(n int) string {
 	return fmt.Sprint(n)
 }
 
-// A Kind groups subjects that can be compared with each other.
+// A Kind is a group of subjects. The subjects of one Kind can be compared with each other.
 type Kind int
 
 // The kinds of subjects.
@@ -73,15 +73,15 @@ const (
 	Reference Kind = iota // does the basic work of a limiter, and decides nothing
 	Ours                  // a limiter of this module
 	Peer                  // a limiter of another module, with keys
-	Unkeyed               // a limiter of another module, without keys; shown, but not compared
-	Rules                 // a RateLimiter of this module
+	Unkeyed               // a limiter of another module, without keys; the report shows it, but does not compare it
+	Rules                 // a limiter of this module with many rules (a RateLimiter)
 
 	// The kinds below serve one request at a time, and all requests are allowed.
 
 	HTTP       // a handler, with a middleware of this module or none
 	PeerHTTP   // a handler with a middleware of another module
-	Server     // an HTTP server on the loopback, with a middleware of this module or none
-	PeerServer // an HTTP server on the loopback, with a middleware of another module
+	Server     // an HTTP server on this machine, with a middleware of this module or none
+	PeerServer // an HTTP server on this machine, with a middleware of another module
 	Extras     // a RateLimiter of this module with reservations, IDs or a warm-up
 	GRPC       // a gRPC handler, with an interceptor of this module or an empty one
 )
@@ -89,7 +89,7 @@ const (
 // A Spec describes a subject and how to make it.
 type Spec struct {
 	Name  string                         // what follows "algo=" in the name of a benchmark
-	Kind  Kind                           // the group of the subject, which says what it can be compared with
+	Kind  Kind                           // the group of the subject, which decides what the subject can be compared with
 	Limit func(Workload) Limit           // returns the subject's configuration for a workload
 	New   func(l Limit) (Subject, error) // returns a new subject that holds no keys
 }
@@ -99,7 +99,8 @@ func Specs() []Spec {
 	return slices.Concat(limiterSpecs(), ruleSpecs(), peerSpecs(), middlewareSpecs())
 }
 
-// limiterSpecs returns the limiters of this module, and the references, which do only basic work.
+// limiterSpecs returns the limiters of this module, and the subjects of the kind Reference, which
+// do only basic work.
 func limiterSpecs() []Spec {
 	return []Spec{
 		{"floor", Reference, bucketLimit, newFloor},
@@ -155,7 +156,7 @@ func peerSpecs() []Spec {
 	}
 }
 
-// middlewareSpecs returns the middlewares of this module and of others.
+// middlewareSpecs returns the middlewares of this module and of other modules.
 func middlewareSpecs() []Spec {
 	return []Spec{
 		{"http-bare", HTTP, bucketLimit, newServed(bareHandler)},
@@ -183,11 +184,11 @@ func (s Spec) Can(w Workload) bool {
 	case w.Window > 0:
 		return w.Keys == 1 && !w.Parallel && s.turns(w)
 	case w.Outcome == Mixed && (w.Keys > 1 || w.Parallel):
-		return false // the rate is chosen for one key and one core
+		return false // the limit of such a workload suits only one key and one core
 	case s.Kind == Unkeyed:
 		return w.Keys == 1 && w.Outcome == Allowed
 	case s.Kind >= HTTP:
-		return w.Keys == 1 && w.Outcome == Allowed && !w.Parallel // it serves one request at a time
+		return w.Keys == 1 && w.Outcome == Allowed && !w.Parallel // such a subject serves one request at a time
 	case s.Kind == Rules:
 		return w.Keys == 1 && !w.Parallel // some of these subjects have only one key, or count without a lock
 	case s.Name == "map":
@@ -197,8 +198,8 @@ func (s Spec) Can(w Workload) bool {
 }
 
 // turns reports whether the subject can run w, a workload whose windows end during the run.
-// Limiters of other modules cannot, because their windows begin at other instants than those of
-// this module.
+// Limiters of other modules cannot run it, because their windows begin at other instants than the
+// windows of this module.
 func (s Spec) turns(w Workload) bool {
 	switch s.Name {
 	case "floor":

@@ -19,9 +19,9 @@ func (w Workload) UntilTurn() time.Duration {
 const tries = 100
 
 // Turn prepares runs of one workload whose windows end during the run. It calls the subject of each
-// run, and returns when the next window begins. So each subject has used units in the window before
-// it or, if the workload denies most calls, all units of that window. Turn checks this for a sliding
-// window counter, and tries again if the machine was too slow.
+// run, and returns when the next window begins. So each subject has used units in the window that
+// has just ended. If the workload denies most calls, the subject has used all units of that window.
+// Turn checks this for a sliding window counter, and tries again if the machine was too slow.
 func Turn(runs ...*Run) error {
 	w := runs[0].work
 	for range tries {
@@ -42,17 +42,17 @@ func Turn(runs ...*Run) error {
 	return fmt.Errorf("bench: %v: no window had a count before it, %d times", w, tries)
 }
 
-// Spend takes all units that are left in the current window, so that the next calls are denied. It
-// does nothing if the workload does not deny most calls. In a sliding window log few units are left,
-// because earlier calls have taken them one by one.
+// Spend takes all units that are left in the current window, so that the next calls are denied. If
+// the workload does not deny most calls, Spend does nothing. In a sliding window log few units are
+// left, because earlier calls have taken them one by one.
 func (r *Run) Spend() {
 	s, ok := r.subject.(interface {
 		Peek(key string) ratelimit.Result
 		Take(ctx context.Context, key string, n int) (ratelimit.Result, error)
 	})
 	if key := r.work.Names.Key(0); ok && r.work.Outcome == Denied {
-		// An error needs no handling here: it leaves units in the window, so too many calls are
-		// allowed, and the report fails.
+		// The error needs no handling here. If there is one, units stay in the window, so too many calls
+		// are allowed, and the report fails.
 		_, _ = s.Take(context.Background(), key, s.Peek(key).Remaining)
 	}
 }

@@ -10,7 +10,7 @@
 //	{"rules": [{"endpoint": "/search", "algorithm": "TokenBucket", "rate": "60/m"}], "default": {…}}
 //
 // or only the list of rules. [ratelimit.DecodeRules] describes the fields of a rule. The field "overrides"
-// may have a list of exceptions, whose fields are those of [ratelimit.Override]:
+// may have a list of exceptions, each with the fields of a [ratelimit.Override]:
 //
 //	{"rules": […], "overrides": [{"ip": "10.0.0.0/8", "effect": "exempt", "note": "office"}]}
 //
@@ -48,7 +48,7 @@ type File struct {
 
 // Parse reads a document. The document must be one JSON value in UTF-8 of at most 4 MiB. It may nest
 // objects and lists 32 levels deep, and must not repeat a name within an object. Parse skips a byte
-// order mark, and keeps all digits of numbers. Errors use name as the name of the file.
+// order mark, and keeps all digits of numbers. The parameter name is the name of the file in errors.
 //
 // Parse does not check the rules, because only a limiter knows its custom algorithms: [File.New] and
 // [File.Apply] check the rules. For each problem with the document itself, Parse returns an [*Error].
@@ -170,9 +170,9 @@ func (f *File) take(document any) error {
 	return r.Err()
 }
 
-// documentHint explains an unknown field of a document. If a document may have this field under another
-// name, reason and meant give the right name: "defaultRule" should be "default". If the field belongs in
-// a rule, reason says so. For all other fields, reason is empty.
+// documentHint explains an unknown field of a document, for the text of an error. If the field has another
+// name in a document, as "defaultRule" should be "default", both results give the right name. If the field
+// belongs in a rule, the result reason says so. For all other fields, both results are empty.
 func documentHint(name string, _ any) (reason string, meant []string) {
 	switch confmap.Fold(name) {
 	case "configs":
@@ -261,8 +261,8 @@ func closeLimiters(l *ratelimit.RateLimiter) {
 
 // Apply replaces the rules of l with the rules of f, as [ratelimit.RateLimiter.Reload] does: the keys
 // keep the units that they have used, and the rules keep what was set in code, such as functions. It also
-// replaces the overrides that an earlier file has set; those that were set in code stay. If f has problems,
-// Apply changes neither rules nor overrides, and the error joins an [*Error] for each problem.
+// replaces the overrides that an earlier file has set, but keeps the overrides that were set in code. If f
+// has problems, Apply changes nothing, and the error joins an [*Error] for each problem.
 func (f *File) Apply(l *ratelimit.RateLimiter) error { return f.applyIf(l, nil) }
 
 // applyIf does the work of Apply. If check is not nil, applyIf first calls it with the new rules. If check

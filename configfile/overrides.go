@@ -42,8 +42,8 @@ var effects = []string{ratelimit.EffectBlock, ratelimit.EffectExempt, ratelimit.
 // Overrides returns the overrides of the document, in their order.
 func (f *File) Overrides() []ratelimit.Override { return slices.Clone(f.overrides) }
 
-// takeOverrides reads the list of overrides v, and stores the overrides in f. It checks only what depends neither on the rules
-// nor on the present time, such as the types of the fields.
+// takeOverrides reads the list of overrides v, and stores the overrides in f. It checks the types of the fields, for example.
+// It leaves to the limiter all checks that need the rules or the present time.
 func (f *File) takeOverrides(r *confmap.Reader, v any) {
 	list, ok := v.([]any)
 	switch {
@@ -122,7 +122,7 @@ func readNames(r *confmap.Reader, n *confmap.Node, v any) (names []string) {
 	return names
 }
 
-// readRate returns the rate in the field rate of the node n, which must have that field.
+// readRate returns the rate in the field "rate" of the object n, which must have that field.
 func readRate(r *confmap.Reader, n *confmap.Node) (rate ratelimit.Rate) {
 	v, _ := n.Get("rate")
 	text, ok := confmap.TextOf(v)
@@ -138,8 +138,8 @@ func readRate(r *confmap.Reader, n *confmap.Node) (rate ratelimit.Rate) {
 	return rate
 }
 
-// unknownNames returns an error for each name in the overrides of f that is not the name of one of the given rules. The map
-// before has the rules that the limiter has now, by name. It is nil if there is no limiter yet.
+// unknownNames returns an error for each name in the overrides of f that is not the name of a given rule. The given rules are the
+// new rules of the limiter. The parameter before has its present rules, so that an error can say that the file removes the rule.
 func (f *File) unknownNames(rules []ratelimit.Rule, defaultRule *ratelimit.Rule, before map[string]ratelimit.Rule) error {
 	var names []string
 	for _, r := range rules {
@@ -174,7 +174,7 @@ func (f *File) unknownNames(rules []ratelimit.Rule, defaultRule *ratelimit.Rule,
 
 // limited joins the given problems. Of a long list, it keeps the first ones and says how many others there are.
 func limited(problems []error) error {
-	if n := len(problems) - confmap.MaxProblems; n > 1 { // the last error may itself say "and 5 more", which must stay
+	if n := len(problems) - confmap.MaxProblems; n > 1 { // one error too many stays, as it may be "and 5 more"
 		problems = append(slices.Clip(problems[:confmap.MaxProblems]), fault(fmt.Sprintf("and %d more", n)))
 	}
 	return errors.Join(problems...)

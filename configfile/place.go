@@ -57,8 +57,8 @@ const nowhere = math.MaxInt
 func (f *File) report(problems []problem) []error {
 	slices.SortStableFunc(problems, func(a, b problem) int { return cmp.Compare(a.at, b.at) })
 	errs := make([]error, len(problems))
-	// The loop has counted the lines up to the index counted. line is the number of the line at that index,
-	// and begin is the index of the first byte of the line.
+	// The loop counts lines. The variable counted is the index up to which it has counted, line is the
+	// number of the line at that index, and begin is the index of the first byte of that line.
 	line, begin, counted := 1, 0, 0
 	for i, p := range problems {
 		e := &Error{File: f.name, Err: p.err}
@@ -163,13 +163,13 @@ func pathOf(field string) (path string, ok bool) {
 	return "", false
 }
 
-// The expression elsewhere matches the beginning of an error's reason that refers to another rule, such
-// as "is that of configs[0]".
+// The regular expression elsewhere matches a reason (the text of an error) that begins with a reference to
+// another rule, such as "is that of configs[0]".
 var elsewhere = regexp.MustCompile(`^(is that of|must be nil:) (configs|defaultConfig|defaultRule)\b`)
 
-// The function renamed changes an error's reason that refers to another rule. Package ratelimit calls that
-// rule configs[0], for example; the new reason calls it rules[0], which is its path in the file. The function
-// returns any other reason unchanged.
+// The function renamed returns the reason (the text of an error), but replaces in it the name of another rule
+// by the path of that rule in the file: package ratelimit writes configs[0], for example, where the file has
+// rules[0]. If the reason names no other rule, it stays unchanged.
 func renamed(reason string) string {
 	m := elsewhere.FindStringSubmatch(reason)
 	if m == nil {
@@ -185,7 +185,7 @@ var plainName = regexp.MustCompile(`\["([-_0-9A-Za-z]{1,40})"\]`)
 
 // places finds the places of the given paths in one walk over the file. It returns a function that maps each
 // of these paths to its place. A path that does not exist gets the place of the nearest value that encloses
-// it. The place of the empty path is nowhere.
+// it. For the empty path, the place is the constant nowhere.
 func (f *File) places(paths []string) func(path string) int {
 	found := make(map[string]int)
 	around := func(path string) (all []string) { // around returns path and the paths of the values that enclose it

@@ -32,21 +32,22 @@ type scanner struct {
 	at    int // the index of the next byte
 	level int // number of objects and lists around the next byte
 
-	// visit is called for each member of an object or list before the scanner reads it. It gets the path of
+	// The scanner calls the function visit before it reads a member of an object or list, with the path of
 	// the member, and the index of the member's name or, in a list, of the member itself. If visit is nil,
 	// the scanner makes no paths.
 	visit func(path string, at int)
 
-	// twice is called for each repeated name in an object, with the index of the repetition. It may be nil.
+	// If an object repeats a name, the scanner calls the function in this field, with the name and the index
+	// of the repetition. The function may be nil.
 	twice func(name string, at int)
 
 	failed   bool // whether the scanner has stopped
-	failedAt int  // the index of the byte at which it has stopped
+	failedAt int  // the index of the byte at which the scanner has stopped
 	why      fault
 }
 
-// document reads the whole document. If the document is not valid, ok is false, and why and failedAt
-// describe the first error.
+// document reads the whole document. If the document is not valid, ok is false, and the fields why and
+// failedAt describe the first error.
 func (s *scanner) document(path string) (v any, ok bool) {
 	v = s.value(path)
 	if !s.failed {
@@ -57,7 +58,7 @@ func (s *scanner) document(path string) (v any, ok bool) {
 	return v, !s.failed
 }
 
-// fail stops the scanner, unless it has stopped before.
+// fail stops the scanner with an error, unless the scanner has stopped before.
 func (s *scanner) fail(at int, why string) {
 	if !s.failed {
 		s.failed, s.failedAt, s.why = true, at, fault(why)
@@ -89,7 +90,7 @@ func (s *scanner) found() string {
 	return strconv.Quote(string(r))
 }
 
-// value reads the next value. path is the path of the value.
+// value reads the next value. The parameter path is the path of this value in the document, such as rules[0].rate.
 func (s *scanner) value(path string) any {
 	switch c := s.next(); {
 	case c == '{':

@@ -139,7 +139,7 @@ func rateObject(fields []ruleconfig.Field, value func(ruleconfig.Field) schema) 
 	}
 	o["anyOf"] = []schema{
 		{"allOf": []schema{has(bucket[0]...), has(bucket[1]...)}},
-		// With a window, the field "rate" may be the number of requests.
+		// In an object with the fields of a window, "rate" may be a number: the requests in a window.
 		{"allOf": []schema{has(append(slices.Clip(window[0]), text...)...), has(window[1]...), rateIs("integer")}},
 		{"allOf": []schema{has(text...), rateIs("string")}, "not": has(slices.Concat(window...)...)},
 	}
@@ -201,8 +201,8 @@ func object(fields []ruleconfig.Field, value func(ruleconfig.Field) schema) sche
 	return schema{"type": "object", "properties": properties, "patternProperties": patterns, "additionalProperties": false}
 }
 
-// has returns the schema of an object that has at least one of the fields with these names, in any
-// spelling.
+// The function has returns the schema of an object that has at least one of the fields with these names,
+// in any spelling.
 func has(names ...string) schema {
 	var all []string
 	for _, name := range names {
@@ -213,7 +213,7 @@ func has(names ...string) schema {
 		}
 	}
 	some := []schema{{"not": schema{"propertyNames": schema{"not": schema{"pattern": spelt(all...)}}}}}
-	if len(names) == 1 { // for a field in its usual spelling, "required" gives clearer errors
+	if len(names) == 1 { // first try "required", which gives clearer errors but knows only the usual spelling of the name
 		some = append([]schema{{"required": names}}, some...)
 	}
 	return schema{"anyOf": some}

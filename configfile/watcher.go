@@ -41,8 +41,8 @@ type Watcher struct {
 	Check func(rules []ratelimit.Rule, defaultRule *ratelimit.Rule) error
 
 	applying sync.Mutex // held while the file is read and applied
-	seen     string     // the id of the last sight (outcome of a read) that was handled; guarded by applying
-	dealt    int        // number of sights (outcomes of reads) that were handled; guarded by applying
+	seen     string     // identifies the content or error that was handled last; guarded by applying
+	dealt    int        // how often a content was applied or refused, or an error recorded; guarded by applying
 
 	mu     sync.Mutex
 	status Status // guarded by mu
@@ -69,7 +69,7 @@ type Status struct {
 
 const (
 	defaultEvery = 5 * time.Second
-	longEvery    = math.MaxInt64 / 2 // the longest interval; with a longer one, the method pause could overflow
+	longEvery    = math.MaxInt64 / 2 // the longest interval: the method pause makes it up to a tenth longer, without overflow
 
 	// A read can find a file half written. So a new content is applied only when two reads in a row find
 	// it. The time between these reads is restAfter. After maxReads reads that all found different
@@ -180,7 +180,7 @@ func sightOf(data []byte, err error) sight {
 	return sight{id: hash, hash: hash, data: data}
 }
 
-// readUntilStable reads the file until two reads in a row find the same content, and applies it if it is new.
+// readUntilStable reads the file until two reads in a row find the same content, and applies this content if it is new.
 func (w *Watcher) readUntilStable(ctx context.Context) {
 	var found reads
 	for n := range maxReads {
@@ -200,7 +200,7 @@ func (w *Watcher) readUntilStable(ctx context.Context) {
 // reads collects the sights (the outcomes of reads) of one call of readUntilStable.
 type reads struct {
 	sights []sight
-	dealt  int // the value of Watcher.dealt when the first of these sights was read
+	dealt  int // Watcher.dealt at the first of these reads; if Watcher.dealt has changed, Reload has handled the file since
 }
 
 // read reads the file once for readUntilStable, and adds the outcome (a sight) to found. The parameter
@@ -264,8 +264,8 @@ func (w *Watcher) reload() *result {
 type result struct {
 	sight
 	err     error // why the file was not applied; nil if it was applied
-	isNew   bool  // whether the sight differs from the sight that was handled before it
-	again   bool  // whether the content was applied earlier, so that it was not applied now
+	isNew   bool  // whether the content or the read error differs from what was handled before
+	again   bool  // whether this content was the last to be applied, so that it was not applied a second time
 	changes changes
 
 	overrides int // number of overrides in the content

@@ -47,10 +47,10 @@ type Config struct {
 	Skip func(method string) bool
 
 	// SkipNetworks lists the networks whose clients are not limited at all, such as 10.0.0.0/8 for services
-	// of your own. The whole address of the client is compared: that of the connection, or the one that a
-	// trusted proxy has sent. If a call has metadata of proxies, such as x-forwarded-for, but Proxies does not
-	// trust the proxy that has sent it, the address may be that of the proxy. Such a call is limited, no
-	// [ratelimit.Override] exempts it by its address, and the log says so once. The interceptors for gRPC
+	// of your own. The whole address of the client is compared: the address of the connection, or the address
+	// that a trusted proxy has sent. If a call has metadata of proxies, such as x-forwarded-for, but Proxies
+	// does not trust the proxy that has sent it, the address may belong to the proxy. Such a call is limited,
+	// no [ratelimit.Override] exempts it by its address, and the log says so once. The interceptors for gRPC
 	// clients ignore SkipNetworks.
 	SkipNetworks []netip.Prefix
 
@@ -69,11 +69,11 @@ type Config struct {
 	// time. If the RetryAfter of the Result is shorter, it is used instead. 0 means a second.
 	BusyRetry time.Duration
 
-	// HoldExtend is for rules with [ratelimit.AlgorithmInFlight], which count a call as running for at
-	// most the Per of their Rate. HoldExtend is the interval at which the interceptors extend that time for
-	// each running call, so that Per can be short. 0 means half of the shortest Per of these rules. If the
-	// store fails, the interceptors try again after an eighth of the interval. If HoldExtend is below 0,
-	// the time is not extended: a call that runs for longer than Per no longer counts.
+	// HoldExtend is for rules with [ratelimit.AlgorithmInFlight], which limit how many calls run at the same
+	// time. Such a rule counts a call until it ends, but not for longer than the Rate.Per of the rule. At the
+	// interval HoldExtend, the interceptors extend this time for each running call, so Per can be short. 0 means
+	// half of the shortest Per of these rules. If the store fails, the interceptors try again after an eighth of
+	// the interval. If HoldExtend is below 0, the time is not extended: a call no longer counts after Per.
 	HoldExtend time.Duration
 
 	// Log gets at most one line a minute for each kind of problem. The lines contain

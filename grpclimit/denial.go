@@ -42,7 +42,7 @@ type ruleTable struct {
 	rules       []ratelimit.Rule
 	defaultRule *ratelimit.Rule
 	byName      map[string]*ratelimit.Rule
-	holds       time.Duration // the shortest Per of the rules that limit calls in flight; 0 if there are none
+	holds       time.Duration // the shortest Per of the rules that limit how many calls run at once; 0 if no rule does
 }
 
 // table returns the ruleTable of the current rules. It makes a new table only if the rules have changed.
@@ -95,15 +95,15 @@ const (
 )
 
 // The reason and the domain in the ErrorInfo of a denial, if the client is blocked by the Penalty of a rule or by an
-// Override. HTTP clients get a problem type with the same name as the reason.
+// Override. The package httplimit tells HTTP clients the same: its problem document has the type abnormal-usage-detected.
 const (
 	reasonBlocked = "ABNORMAL_USAGE_DETECTED"
 	reasonDomain  = "github.com/ratelimit-go/ratelimit"
 )
 
-// denial returns the error for a denied call. The parameter each holds the results of the rules that decided.
-// The parameter own is true if this program makes the call as a client. Then the error stays in this program,
-// so it also names the rules that a server hides from its clients.
+// denial returns the error for a call that was denied with the result res. The slice each has one result for
+// each rule that decided. The parameter own is true if this program makes the call as a client. Then the error
+// stays in this program, so it also names the rules that a server hides from its clients.
 func (i *Interceptors) denial(res ratelimit.Result, each []ratelimit.Result, own bool) error {
 	t, quota := i.table(), &errdetails.QuotaFailure{}
 	code, message := codes.Unavailable, "temporarily unavailable"

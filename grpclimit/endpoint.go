@@ -110,8 +110,8 @@ func (i *Interceptors) Check(services map[string]grpc.ServiceInfo) error {
 	return errors.Join(problems...)
 }
 
-// gives reports whether a rule matches one of the given endpoints. want is the Endpoint of the rule; if it
-// ends with "*", it is a prefix.
+// gives reports whether a rule matches one of the given endpoints. The parameter want is the Endpoint of the
+// rule; if it ends with "*", it is a prefix.
 func gives(given []string, want string) bool {
 	prefix, isPrefix := strings.CutSuffix(want, "*")
 	for _, endpoint := range given {

@@ -45,7 +45,7 @@ func escapeClient(name string) string {
 type caller struct {
 	request  ratelimit.Request // with the Client, Tier and IP of the client
 	skipped  bool              // whether the client is in one of Config.SkipNetworks; the request is then empty
-	doubtful string            // the IP, if it may be that of a proxy which Config.Proxies does not trust; otherwise empty
+	doubtful string            // the IP, if it may belong to a proxy that Config.Proxies does not trust; otherwise empty
 }
 
 // identify returns what the server knows of the client that made the call with the context ctx.
@@ -66,9 +66,9 @@ func (i *Interceptors) identify(ctx context.Context, method string) (c caller) {
 	return c
 }
 
-// address returns the name of the client according to its address, such as "ip:192.0.2.1". doubted is true if the
-// address may be that of a proxy which Config.Proxies does not trust. skipped is true if the client is in one of
-// Config.SkipNetworks.
+// address returns the name of the client according to its address, such as "ip:192.0.2.1". The result doubted is true
+// if the address may belong to a proxy that Config.Proxies does not trust. The result skipped is true if the client is
+// in one of Config.SkipNetworks.
 func (i *Interceptors) address(ctx context.Context) (name string, doubted, skipped bool) {
 	addr, unix := peerOf(ctx)
 	told := false
@@ -89,9 +89,9 @@ func (i *Interceptors) address(ctx context.Context) (name string, doubted, skipp
 	return unknownClient, doubted, false
 }
 
-// skipsAddress reports whether a client with this address is in one of Config.SkipNetworks. doubted is true if the address
-// may be that of a proxy which Config.Proxies does not trust. Then skipsAddress returns false, because everybody could send
-// calls through that proxy.
+// skipsAddress reports whether a client with this address is in one of Config.SkipNetworks. The parameter doubted is true if
+// the address may belong to a proxy that Config.Proxies does not trust. Then skipsAddress returns false, because everybody
+// could send calls through that proxy.
 func (i *Interceptors) skipsAddress(addr netip.Addr, doubted bool) bool {
 	addr = addr.Unmap().WithZone("")
 	for _, network := range i.config.SkipNetworks {
@@ -105,9 +105,9 @@ func (i *Interceptors) skipsAddress(addr netip.Addr, doubted bool) bool {
 	return false
 }
 
-// context returns the context with which to ask the limiter about the request of c; ctx is the context of the call. If
-// the address of the request may be that of a proxy, the result is a context of the type Doubt: with it, no Override
-// exempts the request by its address. doubt is this Doubt. In all other cases, the result is ctx, and doubt is nil.
+// context returns the context with which to ask the limiter about the request of c. If the address of the request may
+// belong to a proxy that is not trusted, this is a context of the type Doubt, which is also the second result: with it, no
+// Override exempts the request by its address. Otherwise it is ctx, the context of the call, and the second result is nil.
 func (c *caller) context(ctx context.Context) (_ context.Context, doubt *override.Doubt) {
 	return override.InDoubt(ctx, c.doubtful, c.request.IP, c.request.Client, addressPrefix+c.doubtful)
 }
@@ -122,8 +122,8 @@ func (i *Interceptors) forwarded(ctx context.Context) bool {
 	return false
 }
 
-// peerOf returns the remote address of a call's connection. If the address is unknown, unix reports
-// whether the connection is a unix socket. Otherwise, unix is false.
+// peerOf returns the remote address of a call's connection. The result unix is true if the connection is a
+// unix socket, which has no such address.
 func peerOf(ctx context.Context) (addr netip.Addr, unix bool) {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {

@@ -21,8 +21,8 @@ import (
 
 // Interceptors limit the calls to one gRPC server, or the calls of one gRPC client. [New] makes them.
 //
-// Several Interceptors can limit the same call, such as one by address before the authentication and
-// one by user after it. Each of them charges the call.
+// A server can use several Interceptors, for example to limit calls by address before the
+// authentication, and by user after the authentication. All of them charge the call.
 //
 // Register them before interceptors that set header metadata, because a gRPC client retries a denied
 // call only if the server has sent no header.
@@ -31,7 +31,7 @@ type Interceptors struct {
 	config     Config                // the Config from New with its defaults filled in, except for Endpoint
 	names      *httplimit.Middleware // the HTTP middleware, which turns the address of a client into its name
 	forwarding string                // the name of the metadata in which proxies send the address of the client
-	unproxied  bool                  // whether Config.Proxies trusts no such metadata
+	unproxied  bool                  // whether Config.Proxies trusts no proxy at all
 	shown      atomic.Pointer[ruleTable]
 	logs       logs
 }
@@ -82,8 +82,8 @@ func (i *Interceptors) Limit(ctx context.Context) error {
 
 // admit decides whether a call of the given method may run. It returns nil if the rules grant the call. Otherwise
 // it returns the error for the client. For a denied call it also sets the trailer that tells the client when to
-// retry. If the parameter holds is true, rules that limit calls in flight count the call until the function end is
-// called.
+// retry. If the parameter holds is true, rules that limit how many calls run at once count the call until the
+// function end is called.
 func (i *Interceptors) admit(ctx context.Context, method string, holds bool) (end func(), err error) {
 	if i.skips(method) {
 		return nothing, nil
@@ -100,7 +100,7 @@ func (i *Interceptors) admit(ctx context.Context, method string, holds bool) (en
 	return end, err
 }
 
-// nothing is the function end that admit returns for a call that no rule counts as in flight: it does nothing.
+// The function nothing does nothing. If no rule counts a call as running, admit returns it as the function end.
 func nothing() {}
 
 func (i *Interceptors) skips(method string) bool {
@@ -132,8 +132,8 @@ func (i *Interceptors) prepared(ctx context.Context, req ratelimit.Request) rate
 
 // decide asks the limiter about the request of c. It returns a nil error if the limiter grants the request, and
 // otherwise the error for the client. If the limiter denies the request, wait is above 0: the time after which
-// the client may try again. In all other cases, wait is 0. If the parameter holds is true, rules that limit calls
-// in flight count the call until the function end is called.
+// the client may try again. In all other cases, wait is 0. If the parameter holds is true, rules that limit how many
+// calls run at once count the call until the function end is called.
 func (i *Interceptors) decide(ctx context.Context, c *caller, holds bool) (end func(), wait time.Duration, err error) {
 	var memory [2]ratelimit.Result // room for the results of two rules; for more rules, CheckAll allocates
 	var res ratelimit.Result
@@ -151,7 +151,7 @@ func (i *Interceptors) decide(ctx context.Context, c *caller, holds bool) (end f
 		res, each, err = i.limiter.CheckAll(asked, c.request, memory[:0])
 	}
 	i.warnOfDoubt(doubt)
-	each = slices.DeleteFunc(each, func(res ratelimit.Result) bool { return res.Advised }) // denials in ModeAdvise do not count
+	each = slices.DeleteFunc(each, func(res ratelimit.Result) bool { return res.Advised }) // rules in ModeAdvise deny no calls
 	if err != nil {
 		if res == (ratelimit.Result{}) {
 			return nil, 0, i.failure(ctx, err, logRefused)
@@ -169,16 +169,17 @@ func (i *Interceptors) decide(ctx context.Context, c *caller, holds bool) (end f
 	return nil, res.RetryAfter, i.denial(res, each, false)
 }
 
-// warnOfDoubt logs once that a request was limited although its address is exempt, because the address may be that of
-// a proxy. The Doubt d, the context of the request, has recorded whether this happened. d may be nil.
+// warnOfDoubt logs once that a request was limited although its address is exempt, because the address may belong to a
+// proxy. The context d, with which the limiter was asked, has recorded whether this happened. It is nil if the address
+// cannot belong to a proxy.
 func (i *Interceptors) warnOfDoubt(d *override.Doubt) {
 	if d != nil && d.Met() {
 		i.logs.once(warnExempt)
 	}
 }
 
-// errHeldID is the error for a call that has an ID although a rule limits the calls in flight. A retry with the same
-// ID is granted without a new charge, so it would run without being counted by the rule.
+// errHeldID is the error for a call that has an ID although a rule limits how many calls run at once. A retry with the
+// same ID is granted without a new charge, so the retry would run without being counted by the rule.
 var errHeldID = wrong("id", "set", "must be empty beside a rule with the algorithm InFlight: a retry would run without being counted")
 
 // failure returns the error for the client if the limiter returned the error err and no decision. It logs

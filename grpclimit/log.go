@@ -16,7 +16,7 @@ type logs struct {
 	to     *slog.Logger // the logger to write to; nil means slog.Default
 	began  time.Time
 	due    [kinds]atomic.Int64 // for each kind of problem: when its next line may be written, in nanoseconds after began
-	missed [kinds]atomic.Int64 // for each kind of problem: how many were left out of the log since its last line
+	missed [kinds]atomic.Int64 // for each kind of problem: how many problems were left out of the log since its last line
 	warned [warnings]atomic.Bool
 }
 
@@ -58,8 +58,8 @@ func (l *logs) logger() *slog.Logger {
 	return slog.Default()
 }
 
-// The method often logs err as a problem of the given kind. If a problem of this kind was logged in the
-// last minute, it only counts the problem.
+// logs.often writes err to the log, as a problem of the given kind. If a problem of this kind was logged in
+// the last minute, logs.often only counts the problem.
 func (l *logs) often(kind int, err error) {
 	now, due := int64(time.Since(l.began)), l.due[kind].Load()
 	if now < due || !l.due[kind].CompareAndSwap(due, now+int64(time.Minute)) {
@@ -69,7 +69,7 @@ func (l *logs) often(kind int, err error) {
 	l.logger().Error(troubles[kind], "error", err, "more", l.missed[kind].Swap(0))
 }
 
-// The method decided logs err, an error that the limiter returned together with a decision: a store has
+// logs.decided writes to the log the error err, which the limiter returned together with a decision: a store has
 // failed, or a rate is invalid. If err reports both, it is logged as a failure of the store.
 func (l *logs) decided(err error) {
 	kind := logStore
@@ -79,8 +79,8 @@ func (l *logs) decided(err error) {
 	l.often(kind, err)
 }
 
-// The method undecided logs err, which the limiter returned without a decision, as a problem of the given kind.
-// The ID of a request may tell who the client is, so it is left out of the log.
+// logs.undecided writes to the log the error err, which the limiter returned without a decision, as a problem of the
+// given kind. It leaves out the ID of a request, which may tell who the client is.
 func (l *logs) undecided(kind int, err error) {
 	if wrong := (*ratelimit.ConfigError)(nil); errors.As(err, &wrong) && wrong.Field == "id" {
 		if strings.HasSuffix(wrong.Reason, "WithRequestIDs") {
@@ -91,7 +91,8 @@ func (l *logs) undecided(kind int, err error) {
 	l.often(kind, err)
 }
 
-// The method once logs the warning with this index of the array advice, unless it was logged before.
+// logs.once writes a warning to the log, unless it was logged before. The parameter warning is the index of the
+// warning's text in the array advice.
 func (l *logs) once(warning int) {
 	if !l.warned[warning].Swap(true) {
 		l.logger().Warn(advice[warning])

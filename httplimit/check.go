@@ -13,20 +13,20 @@ import (
 
 // Check returns an error that names each rule whose Endpoint matches no route of mux. Such a rule limits
 // nothing; usually, its Endpoint is misspelled. Call Check in a test. If the next handler is a Router and
-// [Config.Endpoint] is nil, [Middleware.Handler] logs the same error. After a change of the rules, the
-// first request logs it for the new Endpoints. [Middleware.CheckRules] finds such a rule before a changed
-// file is applied.
+// [Config.Endpoint] is nil, [Middleware.Handler] makes the same check and logs its error. After a change of
+// the rules, the first request makes the check for the new Endpoints. [Middleware.CheckRules] finds such a
+// rule before a changed file is applied.
 //
 // For each rule, Check asks mux for the route of a request with the path in the Endpoint of the rule. If
-// the Endpoint names no method, Check does so with each of the standard methods. It does not check a rule
+// the Endpoint names no method, Check asks about each of the standard methods. It does not check a rule
 // whose Endpoint is a prefix, because a Router cannot list its patterns. If the only route for the
 // Endpoint "/users" has a host in its pattern, such as "example.com/users", Check does not find that
 // route, and names the rule by mistake. With the Endpoint "example.com/users", it finds the route.
 func (m *Middleware) Check(mux Router) error { return m.CheckRules(mux)(m.limiter.Rules()) }
 
-// CheckRules returns a function that does what [Middleware.Check] does, for the rules that the function
-// gets. If it is the field Check of a Watcher of the package configfile, the Watcher refuses a file with a
-// rule that would limit nothing.
+// CheckRules returns a function that checks the rules that it gets, as [Middleware.Check] checks the rules of
+// the limiter. Set it as the field Check of a Watcher of the package configfile: the Watcher then refuses a
+// file with a rule that would limit nothing.
 func (m *Middleware) CheckRules(mux Router) func(rules []ratelimit.Rule, defaultRule *ratelimit.Rule) error {
 	return func(rules []ratelimit.Rule, _ *ratelimit.Rule) error { return m.idle(mux, rules, nil) }
 }
@@ -50,8 +50,8 @@ func (m *Middleware) idle(mux Router, rules []ratelimit.Rule, known map[string]s
 	return errors.Join(problems...)
 }
 
-// checked contains the Routers that Middleware.Handler has got as next handlers. The zero checked is ready for
-// use.
+// checked lists the Routers that were passed to Middleware.Handler, so that new rules can be checked with them.
+// The zero checked is ready for use.
 type checked struct {
 	mu      sync.Mutex
 	routers []checkedRouter // guarded by mu
@@ -63,8 +63,8 @@ type checkedRouter struct {
 	known map[string]string // the Endpoints of the rules at the last check, each with the name of a rule; nil before the first check
 }
 
-// checkHandler logs which of the current rules limit nothing in mux, and arranges that checkAgain does so for
-// later rules.
+// checkHandler logs which of the current rules limit nothing in mux. It also stores mux for checkAgain, which
+// checks later rules.
 func (m *Middleware) checkHandler(mux Router) {
 	m.checked.mu.Lock()
 	m.checked.routers = append(m.checked.routers, checkedRouter{mux: mux})
@@ -72,8 +72,8 @@ func (m *Middleware) checkHandler(mux Router) {
 	m.checkAgain(m.policies())
 }
 
-// checkAgain logs which of the rules in p limit nothing. It checks the Endpoints that no rule had at the last
-// check.
+// checkAgain logs which of the rules in p limit nothing. It skips a rule if a rule had the same Endpoint at the
+// last check.
 func (m *Middleware) checkAgain(p *policies) {
 	var due []checkedRouter
 	m.checked.mu.Lock()

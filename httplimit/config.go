@@ -47,23 +47,23 @@ type Config struct {
 	Skip func(*http.Request) bool
 
 	// SkipNetworks lists the networks whose clients are not limited at all and get no header fields, such as
-	// 10.0.0.0/8 for services of your own. The whole address of the client is compared: that of the connection,
-	// or the one that a trusted proxy has sent. If a request has a header field of proxies, such as
-	// X-Forwarded-For, but Proxies does not trust the proxy that has sent it, the address may be that of the
+	// 10.0.0.0/8 for services of your own. The whole address of the client is compared: the address of the
+	// connection, or the address that a trusted proxy has sent. If a request has a header field of proxies, such as
+	// X-Forwarded-For, but Proxies does not trust the proxy that has sent it, the address may belong to the
 	// proxy, and everybody behind the proxy would pass. Such a request is limited, no [ratelimit.Override]
-	// exempts it by its address, and the log says so once. A proxy that sends no such field cannot be
-	// recognized: list only networks from which no such proxy forwards requests of others.
+	// exempts it by its address, and the log says so once. A proxy without such a header field cannot be
+	// recognized, so do not list a network with a proxy that forwards requests of others without the field.
 	SkipNetworks []netip.Prefix
 
 	// Count decides whether a request stays charged after it was answered with the given status. If
 	// Count returns false, the units of the request are given back. For example, a Count that returns
-	// false for each status below 400 charges only errors. The status is the first final one: 200 if
-	// the handler sets none, 101 if it takes the connection over, and 500 if it panics. All requests
+	// false for each status below 400 charges only errors. The status is the status of the response: 200
+	// if the handler sets none, 101 if it takes the connection over, and 500 if it panics. All requests
 	// are charged when they arrive, so simultaneous requests cannot exceed the limit; the header fields
-	// show what is left at that time. Units can be given back for 10 minutes, and for as many requests
-	// in flight with one key as [ratelimit.RateLimiter.Reserve] allows. If a new rule cannot give units
-	// back, the requests that it limits stay charged, and Count is not called. If Count is nil, all
-	// requests stay charged. Count does not apply to [Middleware.Allow].
+	// show what is left at that time. Units can be given back for 10 minutes, and for at most 1,024
+	// requests of one key that run at the same time: see [ratelimit.RateLimiter.Reserve]. If a rule that
+	// was added later cannot give units back, the requests that it limits stay charged, and Count is not
+	// called. If Count is nil, all requests stay charged. Count does not apply to [Middleware.Allow].
 	Count func(r *http.Request, status int) bool
 
 	// BusyRetry is for rules with [ratelimit.AlgorithmInFlight], which limit how many requests run at the
@@ -72,18 +72,18 @@ type Config struct {
 	// RetryAfter of the Result is shorter, it is used instead. 0 means a second.
 	BusyRetry time.Duration
 
-	// Jitter is a fraction from 0 to 1. The waits that clients are told are made longer by a random part of
-	// them, which is at most this fraction: with 0.1, a client that must wait for 60 s is told from 60 to
-	// 66 s. So clients that were all told to wait for the end of one window do not come back at the same time.
+	// Jitter, from 0 to 1, lengthens the waits that clients are told. A wait is lengthened by a random fraction
+	// of up to Jitter: with 0.1, a client that must wait for 60 s is told to wait for 60 to 66 s. So
+	// clients that were all denied until the end of one window do not come back at the same time.
 	// Jitter applies to Retry-After, to the parameter t of RateLimit and to Grpc-Retry-Pushback-Ms; in one
-	// response, the random part is the same for all. The limits do not change, and [Info] has the exact time.
+	// response, all of them use the same fraction. The limits do not change, and [Info] has the exact time.
 	Jitter float64
 
-	// HoldExtend is for rules with [ratelimit.AlgorithmInFlight], which count a request as running for
-	// at most the Per of their Rate. HoldExtend is the interval at which the Middleware extends that time
-	// for each running request, so that Per can be short. 0 means half of the shortest Per of these rules.
-	// If the store fails, the Middleware tries again after an eighth of the interval. If HoldExtend is
-	// below 0, the time is not extended: a request that runs for longer than Per no longer counts.
+	// HoldExtend is for rules with [ratelimit.AlgorithmInFlight], which limit how many requests run at the same
+	// time. Such a rule counts a request until it ends, but not for longer than the Rate.Per of the rule. At the
+	// interval HoldExtend, the Middleware extends this time for each running request, so Per can be short. 0
+	// means half of the shortest Per of these rules. If the store fails, the Middleware tries again after an eighth
+	// of the interval. If HoldExtend is below 0, the time is not extended: a request no longer counts after Per.
 	HoldExtend time.Duration
 
 	// Info stores the [Info] of a granted request in the context that the next handler
@@ -177,7 +177,7 @@ func wrong(field string, value any, reason string) error {
 	return &ratelimit.ConfigError{Field: field, Value: value, Reason: reason}
 }
 
-// limiterProblems returns the reasons why the limiter l would limit nothing. routed is true if
+// limiterProblems returns the reasons why the limiter l would limit nothing. The parameter routed is true if
 // Config.Endpoint is nil, so that the endpoint of a request is the path of its route.
 func limiterProblems(l *ratelimit.RateLimiter, routed bool) (problems []error) {
 	if l == nil {

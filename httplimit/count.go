@@ -18,7 +18,7 @@ import (
 // countTerm is how long after the arrival of a request its units can be given back.
 const countTerm = 10 * time.Minute
 
-// countProblems returns the reasons why the limiter l cannot give units back.
+// countProblems returns the reasons why Config.Count cannot be used: the limiter l cannot give units back.
 func countProblems(l *ratelimit.RateLimiter) (problems []error) {
 	rules, defaultRule := l.Rules()
 	if defaultRule != nil {
@@ -52,13 +52,13 @@ func (m *Middleware) count(w http.ResponseWriter, r *http.Request, req ratelimit
 	status = http.StatusOK
 }
 
-// crowdSample says how often count looks for a key with too many requests in flight: when the number of all
-// requests in flight is a multiple of crowdSample, and above [engine.MaxOpen], the largest number of charges
-// of one key that can be given back.
+// crowdSample says how often count looks for a key with too many running requests. The units of at most
+// [engine.MaxOpen] requests of one key can be given back. So count looks when more requests than this are running
+// in all, and their number is a multiple of crowdSample.
 const crowdSample = 64
 
-// warnOfCrowd logs once if a key of the request req has so many requests in flight that the units of the oldest
-// can no longer be given back. It looks only at keys in this process, not in a store.
+// warnOfCrowd logs once if a key of the request req has so many running requests that the units of the oldest
+// can no longer be given back. It looks only at keys whose state is in this process, not in a store.
 func (m *Middleware) warnOfCrowd(ctx context.Context, req ratelimit.Request) {
 	if m.logs.warned[warnCrowd].Load() {
 		return
@@ -70,7 +70,7 @@ func (m *Middleware) warnOfCrowd(ctx context.Context, req ratelimit.Request) {
 }
 
 // A countedWriter is the ResponseWriter that the next handler gets if Config.Count is set. It passes the
-// first final status to Config.Count, which decides whether the reserved units stay charged.
+// status of the response to Config.Count, which decides whether the reserved units stay charged.
 type countedWriter struct {
 	http.ResponseWriter
 	m       *Middleware
@@ -87,7 +87,7 @@ func (c *countedWriter) settle(status int) {
 		return
 	}
 	c.settled = true
-	var used []ratelimit.Cost // a unit that is not in this slice stays charged
+	var used []ratelimit.Cost // a kind of unit that is not in this slice, such as tokens, stays charged as reserved
 	if !c.m.config.Count(c.request, status) {
 		used = nothing(&c.asked)
 	}
@@ -96,8 +96,8 @@ func (c *countedWriter) settle(status int) {
 	}
 }
 
-// nothing returns a cost of 0 for each kind of unit, such as requests or tokens, that req was charged for. If
-// req is settled with these costs, all its units are given back.
+// The function nothing returns a cost of 0 for each kind of unit, such as requests or tokens, that was charged for
+// req. If the reservation is settled with these costs, all its units are given back.
 func nothing(req *ratelimit.Request) (costs []ratelimit.Cost) {
 	requests := true
 	for _, c := range req.Costs {
@@ -129,13 +129,13 @@ func (c *countedWriter) Write(p []byte) (int, error) {
 }
 
 // Unwrap returns the writer on which an [http.ResponseController] looks for a method that c does not have, such
-// as Flush. The result is not the wrapped ResponseWriter itself: a flush begins the response, and settle must be
-// called then.
+// as Flush. It does not return the wrapped ResponseWriter itself, but a through, which calls settle before a
+// flush, because a flush sends the status to the client.
 func (c *countedWriter) Unwrap() http.ResponseWriter { return through{c} }
 
-// A through stands for the ResponseWriter that a countedWriter wraps. If that ResponseWriter does not have Flush or
-// Hijack itself, but in turn wraps a writer that has, an [http.ResponseController] calls these methods of the
-// through, which also call settle.
+// A through stands for the ResponseWriter that a countedWriter wraps, which may itself wrap another writer. If only
+// the inner writer has Flush or Hijack, an [http.ResponseController] calls the methods of the through instead, which
+// also call settle.
 type through struct{ *countedWriter }
 
 // Unwrap returns the wrapped ResponseWriter itself.

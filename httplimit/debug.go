@@ -35,9 +35,9 @@ var (
 //	admin.Handle("/debug/ratelimit", httplimit.Debug(limiter))
 //
 // Serve the page only to operators, behind the authentication of the service: it shows the names and the addresses
-// of clients, and each request to it may call the [ratelimit.Store] and [ratelimit.Rule.Resolve]. The form sends them in
-// the URL, which servers may log. No request to the handler changes anything; other methods than GET and HEAD get the
-// status 405. The page has no script and loads nothing else, and no cache may store it.
+// of clients, and each request to it may call the [ratelimit.Store] and [ratelimit.Rule.Resolve]. The form sends the name
+// and the address of a client in the URL, which servers may log. No request to the handler changes anything; methods
+// other than GET and HEAD get the status 405. The page has no script and loads nothing else, and no cache may store it.
 //
 // If the form has an IP but no client, the page takes the name that a Middleware gives to a client with this address. Of
 // an IPv6 address, only the first 64 bits are used. If [Config.IPv6Bits] is set, enter the prefix, such as 2001:db8::/48.
@@ -192,7 +192,7 @@ func shortText(d time.Duration) string {
 // timeText returns the text of a time, in UTC.
 func timeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// plural returns one if n is 1, and otherwise many.
+// plural returns its second argument, the singular of a word, if n is 1, and otherwise its third, the plural.
 func plural(n int, one, many string) string {
 	if n == 1 {
 		return one

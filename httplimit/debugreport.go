@@ -15,11 +15,11 @@ import (
 // A debugReport has all that the page of Debug shows about a limiter. As JSON, it is the JSON form of the page.
 type debugReport struct {
 	Rules       []debugRule            `json:"rules"`      // in the order of the limiter, the default rule last
-	Denying     []debugDenials         `json:"mostDenied"` // the rules that have denied requests, those with most denials first
+	Denying     []debugDenials         `json:"mostDenied"` // the rules that have denied requests; the rule with most denials comes first
 	Overrides   debugOverrides         `json:"overrides"`
 	Store       *debugStore            `json:"store,omitempty"`       // how the store answers; nil if no store was called yet
 	Explanation *ratelimit.Explanation `json:"explanation,omitempty"` // the answer to the form; nil if the form is empty
-	Problem     string                 `json:"problem,omitempty"`     // the error of Explain, which answers the form; empty if there is none
+	Problem     string                 `json:"problem,omitempty"`     // the error of the answer to the form; empty if there is no error
 
 	query url.Values
 }
@@ -38,7 +38,7 @@ type debugRule struct {
 	Resolve    bool              `json:"resolve,omitempty"`
 	Tiers      map[string]string `json:"tiers,omitempty"`
 	Penalty    string            `json:"penalty,omitempty"`
-	Counts     map[string]uint64 `json:"counts"` // by the names of the fields of RuleStats
+	Counts     map[string]uint64 `json:"counts"` // each count of RuleStats, by the name of its field, such as "Denied"
 	LiveKeys   int               `json:"liveKeys"`
 }
 
@@ -56,8 +56,9 @@ type debugOverrides struct {
 	Problem string                  `json:"problem,omitempty"` // the error of the method that lists the Overrides; empty if there is none
 }
 
-// A debugStore says how the store answers: how many parts of it were called, how many of these are hardly called now
-// because they failed several times in a row (Open), and how often that has happened (Opened).
+// A debugStore says how the store answers. Parts is the number of parts of the store, such as servers, that were called.
+// Open is the number of parts that are hardly called now, because they failed several times in a row. Opened is how
+// often a part has become open.
 type debugStore struct {
 	Parts     int    `json:"parts"`
 	Open      int    `json:"open"`
@@ -131,11 +132,11 @@ func (d *debugReport) add(r *ratelimit.Rule, s ratelimit.RuleStats) {
 	}
 }
 
-// percent returns 100*part/whole, rounded down. part is at most whole.
+// percent returns 100*part/whole, rounded down. The parameter part must not be larger than the parameter whole.
 func percent(part, whole uint64) int {
 	hi, lo := bits.Mul64(part, 100)
 	if hi >= whole {
-		return 100 // the sum of the counts has overflowed
+		return 100 // whole is the sum of two counts, which has overflowed
 	}
 	quotient, _ := bits.Div64(hi, lo, whole)
 	return int(min(quotient, 100))
@@ -171,7 +172,7 @@ const (
 // Top returns the rules that have denied most requests, at most maxTop of them.
 func (d *debugReport) Top() []debugDenials { return d.Denying[:min(len(d.Denying), maxTop)] }
 
-// OtherDenying returns how many more rules have denied requests than Top returns.
+// OtherDenying returns the number of rules that have denied requests but are not in the result of Top.
 func (d *debugReport) OtherDenying() int { return len(d.Denying) - len(d.Top()) }
 
 // First returns the Overrides that the page shows: the first ones, at most maxLive.
@@ -180,7 +181,7 @@ func (d *debugOverrides) First() []ratelimit.Override { return d.Live[:min(len(d
 // Others returns how many Overrides the page does not show.
 func (d *debugOverrides) Others() int { return len(d.Live) - len(d.First()) }
 
-// Allowed and Denied return two of the counts of a rule.
+// Allowed and Denied return how many requests the rule has allowed and how many it has denied.
 func (r *debugRule) Allowed() uint64 { return r.Counts["Allowed"] }
 func (r *debugRule) Denied() uint64  { return r.Counts["Denied"] }
 

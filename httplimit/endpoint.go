@@ -10,7 +10,7 @@ import (
 // [*http.ServeMux] is a Router.
 type Router interface {
 	// Handler returns the handler for r, and the pattern that matches r.
-	// The pattern is empty if none matches.
+	// The pattern is empty if no pattern matches.
 	Handler(r *http.Request) (h http.Handler, pattern string)
 }
 
@@ -40,13 +40,13 @@ func Pattern(m Router) func(*http.Request) string {
 	}
 }
 
-// Fixed returns a function for [Config.Endpoint] that returns name for every request.
+// Fixed returns a function for [Config.Endpoint] that returns the given name for every request.
 func Fixed(name string) func(*http.Request) string {
 	return func(*http.Request) string { return name }
 }
 
-// patternOf returns the pattern of m that matches the request r. If there is none, it returns r.Pattern,
-// which may be empty.
+// patternOf returns the pattern of m that matches the request r. If no pattern of m matches, it returns
+// r.Pattern, which may be empty.
 func patternOf(m Router, r *http.Request) string {
 	if m != nil {
 		if pattern := handlerPattern(m, r); pattern != "" {
@@ -57,8 +57,8 @@ func patternOf(m Router, r *http.Request) string {
 }
 
 // handlerPattern returns the pattern that m.Handler returns for r, with one exception. If a ServeMux redirects
-// a CONNECT request to its path with a slash added, m.Handler returns that path in place of a pattern. Since
-// clients can send any path, handlerPattern then returns the pattern that matches the path with the slash.
+// a CONNECT request from a path such as /a to /a/, m.Handler returns the path /a/ in place of a pattern. Since
+// clients can send any path, handlerPattern then returns the pattern that matches a request for /a/.
 func handlerPattern(m Router, r *http.Request) string {
 	_, pattern := m.Handler(r)
 	if r.Method == http.MethodConnect && r.URL != nil && pattern == path.Clean("/"+r.URL.Path)+"/" {
@@ -70,7 +70,7 @@ func handlerPattern(m Router, r *http.Request) string {
 	return pattern
 }
 
-// pathOf returns the path of a pattern, without the method and the host. It returns unmatched if the
+// pathOf returns the path of a pattern, without the method and the host. It returns "unmatched" if the
 // pattern has no path.
 func pathOf(pattern string) string {
 	if i := strings.IndexByte(pattern, '/'); i >= 0 {
@@ -79,7 +79,7 @@ func pathOf(pattern string) string {
 	return unmatched
 }
 
-// routeOf returns a function that does what the function returned by Route(m) does, with one difference: it
+// routeOf returns a function that returns the path of the pattern of m that matches a request. Unlike Route, it
 // ignores a pattern that an outer router has set in the request. The router m is the next handler.
 func routeOf(m Router) func(*http.Request) string {
 	return func(r *http.Request) string {

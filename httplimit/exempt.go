@@ -8,9 +8,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/override"
 )
 
-// skips reports whether a client with this address is in one of Config.SkipNetworks. doubted is true if the
-// address may be that of a proxy which Config.Proxies does not trust. Then skips returns false, because
-// everybody could send requests through that proxy.
+// skips reports whether a client with this address is in one of Config.SkipNetworks. The parameter doubted is
+// true if the address may belong to a proxy that Config.Proxies does not trust. Then skips returns false,
+// because everybody could send requests through that proxy.
 func (m *Middleware) skips(addr netip.Addr, doubted bool) bool {
 	for _, network := range m.config.SkipNetworks {
 		if network.Contains(addr) {
@@ -23,10 +23,10 @@ func (m *Middleware) skips(addr netip.Addr, doubted bool) bool {
 	return false
 }
 
-// context returns the context with which to ask the limiter about the request; ctx is the request's own context.
-// If the address of the request may be that of a proxy, the result is a context of the type Doubt: with it, no
-// Override exempts the request by its address. doubt is this Doubt. In all other cases, the result is ctx, and
-// doubt is nil.
+// context returns the context with which to ask the limiter about the request. If the address of the request may
+// belong to a proxy that is not trusted, this is a context of the type Doubt, which is also the second result:
+// with it, no Override exempts the request by its address. Otherwise it is ctx, the request's own context, and
+// the second result is nil.
 func (v *visit) context(ctx context.Context) (_ context.Context, doubt *override.Doubt) {
 	req := &v.info.Request
 	return override.InDoubt(ctx, v.doubtful, req.IP, req.Client, addressPrefix+v.doubtful)

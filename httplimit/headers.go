@@ -13,8 +13,8 @@ import (
 
 // Headers selects the header fields that tell clients their limits. The fields show at most 8 rules,
 // beginning with the rule that has the fewest units left. Rules with KeyGlobal or KeyEndpoint are shown
-// only if [Config.ShowShared] is set. With every value of Headers, a denial has a Retry-After, except
-// if no wait is long enough.
+// only if [Config.ShowShared] is set. With every value of Headers, a denial has a Retry-After, unless
+// the request would be denied after any wait.
 type Headers int
 
 // The values of [Config.Headers]. If the rules count different units, such as requests and tokens, their numbers
@@ -65,7 +65,7 @@ func ExposedHeaders(h Headers) []string {
 
 const (
 	maxShown   = 8                   // the largest number of rules that the header fields show
-	maxInteger = 999_999_999_999_999 // the largest integer in a structured field
+	maxInteger = 999_999_999_999_999 // the largest integer that a structured header field may contain
 )
 
 // A shownRule contains what the header fields show of one rule. It has copies of fields of the Result,
@@ -79,11 +79,11 @@ type shownRule struct {
 	RetryAfter, ResetAfter time.Duration
 }
 
-// next returns the longest time until the rule has more units left than now. If the rule denied, the time is
-// RetryAfter. ok is false if the rule has all its units left, or if the time is not known.
+// next returns a time after which the rule has more units left than now, if no request comes. If the rule denied,
+// this is RetryAfter. The result ok is false if the rule has all its units left, or if the time is not known.
 func (s *shownRule) next() (d time.Duration, ok bool) {
 	switch {
-	case s.holds: // the rule limits requests in flight, and nobody knows when one of them ends
+	case s.holds: // the rule limits how many requests run at once, and nobody knows when a running request ends
 		return 0, false
 	case !s.Allowed && s.RetryAfter != ratelimit.Never:
 		return s.RetryAfter, true
@@ -95,9 +95,9 @@ func (s *shownRule) next() (d time.Duration, ok bool) {
 	return s.ResetAfter, true
 }
 
-// effectiveWindow returns the time that RateLimit shows for a rule. A client that spreads the units left over this time
-// stays within the rate, and at its end the rule has at least one more unit. ok is false if the rule has all its units
-// left.
+// effectiveWindow returns the time that RateLimit shows for a rule. A client that spreads its remaining units evenly over
+// this time stays within the rate. At the end of the time, the rule has at least one more unit. The result ok is false if
+// RateLimit shows no time, for example because the rule has all its units left.
 func (s *shownRule) effectiveWindow() (d time.Duration, ok bool) {
 	if d, ok = s.next(); ok && s.unit > 0 && s.Remaining < s.Limit {
 		d = max(d, s.pace())
@@ -122,9 +122,9 @@ func (s *shownRule) pace() time.Duration {
 	return ratelimit.Never
 }
 
-// comesBefore reports whether the header fields show the rule of res before the rule in shown, because it has fewer
-// units left. If the rules count different units, these numbers cannot be compared, and only the rule of answer, the
-// Result of the whole request, comes before others.
+// comesBefore reports whether the header fields show the rule of res before the rule in shown, because the rule of res
+// has fewer units left. If the rules count different units, these numbers cannot be compared: the rule that gave the
+// answer to the request comes first, and all others keep their order.
 func (p *policies) comesBefore(res, answer *ratelimit.Result, shown *shownRule) bool {
 	if p.units {
 		return res.Rule == answer.Rule && shown.name != answer.Rule
@@ -132,8 +132,8 @@ func (p *policies) comesBefore(res, answer *ratelimit.Result, shown *shownRule) 
 	return res.Remaining < shown.Remaining
 }
 
-// pick returns the rules that the header fields show, in the order that comesBefore says. It stores
-// them in the array memory, so that it allocates nothing.
+// pick returns the rules that the header fields show, in the order that comesBefore defines. It stores
+// the rules in the array that the caller has passed, so that it allocates nothing.
 func (v *visit) pick(rules *policies, each []ratelimit.Result, memory *[maxShown]shownRule) []shownRule {
 	shown := memory[:0]
 	for i := range each {
@@ -161,8 +161,7 @@ func (v *visit) pick(rules *policies, each []ratelimit.Result, memory *[maxShown
 	return shown
 }
 
-// mark sets the header fields that tell the client its limits. The parameter each has one Result for each
-// rule.
+// mark sets the header fields that tell the client its limits. The slice each has the Results of the rules.
 func (m *Middleware) mark(v *visit, rules *policies, each []ratelimit.Result) {
 	if m.config.Jitter > 0 {
 		v.info.late = rand.Float64() * m.config.Jitter
@@ -219,9 +218,9 @@ func (v *visit) draft11(shown []shownRule) {
 	v.add(fieldPolicy, both[limits:])
 }
 
-// add sets a header field. If another Middleware has set it, add adds a line to it. Handlers may call
-// Allow many times for one response. So during such a call, add first removes the items that earlier calls
-// have set for the same rules.
+// add sets a header field. If another Middleware has set the field before, add adds a line to it. Since a
+// handler may call Allow many times for one response, add first removes, during a call of Allow, the items
+// that earlier calls have set for the same rules.
 func (v *visit) add(name, value string) {
 	if value == "" {
 		return
@@ -239,7 +238,8 @@ func (v *visit) add(name, value string) {
 	v.set(name, value)
 }
 
-// without returns the given lines of a header field, but drops each item whose name also occurs in value.
+// The function without returns the given lines of a header field. It drops each item that has the same name as
+// an item in the parameter value.
 func without(lines []string, value string) (kept []string) {
 	names := make(map[string]bool)
 	for _, item := range split(value, ',') {
@@ -272,9 +272,9 @@ func split(text string, separator byte) (parts []string) {
 	return append(parts, strings.Trim(text[from:], " \t"))
 }
 
-// legacy sets the X-RateLimit fields. For a grant, they show the rule with the fewest units left. If
-// another Middleware has already set them to as few units or fewer, legacy leaves them as they are. For a
-// denial, they show the first rule that denied.
+// legacy sets the X-RateLimit fields. For a denial, they show the first rule that denied. For a grant, they
+// show the rule with the fewest units left, but legacy leaves them as they are if another Middleware has
+// already set them to as few units or fewer.
 func (v *visit) legacy(shown []shownRule, epoch bool) {
 	for i := range shown {
 		s := &shown[i]
@@ -300,8 +300,8 @@ func (v *visit) legacy(shown []shownRule, epoch bool) {
 	}
 }
 
-// violated returns the names of those rules in shown that denied, as JSON strings with commas between
-// them.
+// violated returns the names of the rules in the slice shown that denied the request, as JSON strings with
+// commas between them.
 func violated(shown []shownRule) string {
 	var b strings.Builder
 	for i := range shown {
@@ -333,8 +333,8 @@ func seconds(d time.Duration) int64 {
 	return int64((d-1)/time.Second) + 1
 }
 
-// later returns what the client is told in place of the wait d: if Config.Jitter is set, a wait that is longer by
-// a random part.
+// later returns the wait that the client is told if it must wait for d. This is d, or a random time longer if
+// Config.Jitter is set.
 func (i *Info) later(d time.Duration) time.Duration {
 	if i.late == 0 || d <= 0 {
 		return d

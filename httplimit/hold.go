@@ -26,7 +26,7 @@ const maxHolds = 1024
 type holds struct {
 	mu sync.Mutex
 
-	// These fields are guarded by mu. The first two contain the same holds, at most maxHolds.
+	// These fields are guarded by mu. hosts and byEnd contain the same holds, at most maxHolds.
 
 	hosts    map[string]*hold
 	byEnd    endHeap
@@ -37,11 +37,11 @@ type holds struct {
 // A queued is a request that waits for the end of a hold.
 type queued struct {
 	number uint64  // the number of the request, counted from 1 in the order in which the requests came
-	part   float64 // when the request is sent after the hold: 0 is at once, 1 is last of all; -1 until the hold has ended
+	part   float64 // after the hold, the place among all that wait: from 0 (sent at once) to 1 (sent last); -1 before
 }
 
-// A watcher is a request that waits for the Limiter. Its stop is called when a hold of its host begins,
-// and ends the wait.
+// A watcher is a request that waits for the Limiter. When a hold of the request's host begins, the function
+// stop is called, which ends the wait.
 type watcher struct{ stop func() }
 
 // A hold is a time during which a Transport sends no requests to a server, because the server has asked for
@@ -64,9 +64,9 @@ func (h *holds) find(host string) (ends keytable.Instant, length time.Duration) 
 	return 0, 0
 }
 
-// watch arranges that stop is called when a hold of host, a time without requests to host, begins. The
-// caller calls leave when it no longer needs this. If host already has a hold, watch arranges nothing:
-// held is true, and leave is nil.
+// watch stores the function stop, which is called when a hold begins, a time without requests to host. The
+// caller calls leave to remove stop again. If host already has a hold, watch stores nothing: the result held
+// is true, and leave is nil.
 func (h *holds) watch(host string, now keytable.Instant, stop func()) (leave func(), held bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,8 +101,8 @@ func (h *holds) join(host string, number uint64) *queued {
 }
 
 // quit removes p from the requests that wait for the end of the hold of host, and returns p.part, which says when p is
-// sent. If the hold has ended at the instant now, quit removes all of these requests, and sets the part of each: to a
-// random number, but so that the requests are sent in the order in which they came.
+// sent. If the hold has ended at the instant now, quit removes all of these requests. It then also sets the part of
+// each request to a random number, which is larger for a request that came later.
 func (h *holds) quit(host string, p *queued, now keytable.Instant) (part float64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,7 +123,7 @@ func (h *holds) quit(host string, p *queued, now keytable.Instant) (part float64
 	return p.part
 }
 
-// leave removes w, so that its stop is no longer called.
+// leave removes w, so that the function w.stop is no longer called.
 func (h *holds) leave(host string, w *watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

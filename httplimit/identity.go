@@ -22,21 +22,21 @@ const (
 // forwarding header, in the order in which they arrived. If p does not trust peer, or the header has
 // no valid address of a client, Addr returns peer.
 //
-// Addr returns an IPv4 address that is mapped into IPv6 as IPv4, and drops IPv6 zones.
+// Addr converts an IPv4 address that is mapped into IPv6 to IPv4, and drops IPv6 zones.
 func (p Proxies) Addr(peer netip.Addr, values []string) netip.Addr {
 	addr, _ := p.Lookup(peer, values)
 	return addr
 }
 
-// Lookup returns what [Proxies.Addr] returns. told is true if a trusted proxy has said, by the forwarding
-// header, that the client has this address. If told is false but the request has a header of proxies, the
-// address may be that of a proxy that p does not trust, so nobody should be exempt from limits because of it.
+// Lookup returns the address that [Proxies.Addr] returns. The result told is true if a trusted proxy has sent
+// this address in the forwarding header. If told is false but the request has a header of proxies, the address
+// may belong to a proxy that p does not trust, so no request should be exempt from limits because of it.
 func (p Proxies) Lookup(peer netip.Addr, values []string) (addr netip.Addr, told bool) {
 	return p.client(normal(peer), !peer.IsValid(), values)
 }
 
-// client does the work of Lookup. peer must be normalized, as the function normal does. unix is true if
-// the connection is a unix socket. told is true if a trusted proxy has said which address the client has.
+// client does the work of Lookup. The parameter peer must be a result of the function normal, and unix says
+// whether the connection is a unix socket. The result told is true if a trusted proxy has sent the address.
 func (p *Proxies) client(peer netip.Addr, unix bool, values []string) (addr netip.Addr, told bool) {
 	if len(values) == 0 || !p.believes(peer, unix) {
 		return peer, false
@@ -66,7 +66,7 @@ func (p *Proxies) believes(peer netip.Addr, unix bool) bool {
 	return p.Hops > 0 || p.trusts(peer)
 }
 
-// trusts reports whether p.Trusted contains addr, which must be normalized as the function normal does.
+// trusts reports whether p.Trusted contains addr, which must be a result of the function normal.
 func (p *Proxies) trusts(addr netip.Addr) bool {
 	for _, prefix := range p.Trusted {
 		if prefix.Contains(addr) {
@@ -102,8 +102,8 @@ func (p *Proxies) hop(entries *entryList, peer netip.Addr) (addr netip.Addr, tol
 // lastUntrusted reads the forwarding header from right to left, and returns the first address that is
 // not in p.Trusted. It ignores the entries further left, because the client may have sent them. If it
 // reads an entry that is no address, or if all addresses are trusted, it returns the address in the
-// rightmost entry. If that entry is no address either, it returns peer. told is true if it has read an
-// address that is not in p.Trusted, or only addresses that are.
+// rightmost entry. If that entry is no address either, it returns peer. The result told is false if an
+// entry that was read is no address, or if the last maxHops addresses of the header are all trusted.
 func (p *Proxies) lastUntrusted(entries *entryList, peer netip.Addr) (addr netip.Addr, told bool) {
 	last := peer
 	for i := range maxHops {
@@ -203,7 +203,7 @@ func peerOf(r *http.Request) peer {
 	}
 	if pair, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
 		p := peer{addr: normal(pair.Addr())}
-		if pair.Addr().Is4() { // there is one way to write an IPv4 address, so the text needs no normal form
+		if pair.Addr().Is4() { // ParseAddrPort accepts only one spelling of an IPv4 address, so the text can be used as it is
 			p.text = r.RemoteAddr[:strings.LastIndexByte(r.RemoteAddr, ':')]
 		}
 		return p
@@ -248,7 +248,7 @@ func (m *Middleware) identify(r *http.Request, v *visit) {
 }
 
 // warnOfProxy logs once that all clients behind a proxy share a budget, because Config.Proxies does not trust
-// the proxy. from is the peer that has sent the request: the proxy.
+// the proxy. The parameter from is the peer that has sent the request, which is the proxy.
 func (m *Middleware) warnOfProxy(from peer) {
 	switch {
 	case m.unproxied:
@@ -290,8 +290,8 @@ func (m *Middleware) Client(addr netip.Addr) string {
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 // addressClient returns the Request.Client for the normalized addr: "ip:" followed by an IPv4 address, or by
-// the first ipv6Bits bits of an IPv6 address, such as "ip:2001:db8::/64". unix is true if the connection is a
-// unix socket.
+// the first ipv6Bits bits of an IPv6 address, such as "ip:2001:db8::/64". The parameter unix is true if the
+// connection is a unix socket.
 func addressClient(addr netip.Addr, unix bool, ipv6Bits int) string {
 	if !addr.IsValid() {
 		if unix {

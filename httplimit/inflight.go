@@ -27,7 +27,7 @@ type place struct {
 	// header.
 	owner uint64
 
-	// wait is the longest time until the owner would grant the request again. It is written and read like owner.
+	// wait is a time after which the owner would grant the request again. It is written and read like owner.
 	wait time.Duration
 }
 
@@ -65,8 +65,8 @@ func (p *place) leave(h http.Header) {
 }
 
 // serving reports whether any Middleware is serving the response whose header map has this address, and
-// whether m is serving it. outer is the innermost carrier (the context that a Middleware has made) of the
-// request, or nil. wait is the longest time until all of these Middlewares would grant the request again.
+// whether m is serving it. The parameter outer is the innermost carrier (the context that a Middleware has made)
+// of the request, or nil. The result wait is a time after which all these Middlewares would grant the request again.
 func (m *Middleware) serving(header uintptr, outer *carrier) (some, same bool, wait time.Duration) {
 	places := placesOf(header)
 	for i := range places {

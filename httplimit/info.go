@@ -20,8 +20,8 @@ type Info struct {
 	// zero Addr if the address is unknown.
 	Addr netip.Addr
 
-	// Result is the answer of the limiter. A leaky bucket sets its Delay: a handler that wants to obey the
-	// Delay must wait itself.
+	// Result is the answer of the limiter. A leaky bucket sets its Delay, the time for which the request
+	// should wait. The Middleware does not wait: a handler that wants to obey the Delay must wait itself.
 	Result ratelimit.Result
 
 	// Rules has the answer of each rule that is enforced, in the order of the rules.
@@ -31,8 +31,8 @@ type Info struct {
 	// so by [ratelimit.FailClosed]. It is 0 if the request was granted.
 	Status int
 
-	outer    time.Duration // how long until the Middlewares further out, which have granted the request, would all grant it again
-	late     float64       // the waits that the client is told are longer by this fraction, which is at most Config.Jitter
+	outer    time.Duration // a time after which all outer Middlewares, which have granted the request, would grant a retry
+	late     float64       // the random fraction by which the client is told to wait longer, at most Config.Jitter
 	violated *string       // the names of the visible rules that denied, as JSON strings with commas; nil for a grant
 }
 
@@ -65,7 +65,7 @@ type carrier struct {
 	owner   *Middleware
 	outer   *carrier      // the carrier in the context of the original request, or nil
 	header  http.Header   // the header of the response
-	wait    time.Duration // the longest time until the owner would grant the request again
+	wait    time.Duration // a time after which the owner would grant the request again
 	info    Info          // zero if Config.Info is false; Rules is nil if a single rule granted the request
 }
 
@@ -99,8 +99,8 @@ func (m *Middleware) carry(r *http.Request, v *visit) *http.Request {
 	return &c.request
 }
 
-// A visit contains what a Middleware knows of one request while it decides. It stays on the stack, so the
-// functions of a Config get copies of its fields.
+// A visit contains what a Middleware knows of one request while it decides. To keep the visit on the stack, the
+// functions of a Config get pointers only to copies of its fields.
 type visit struct {
 	outer   *carrier    // the innermost carrier (context of a Middleware) of the request, or nil
 	header  http.Header // the header of the response
@@ -108,18 +108,18 @@ type visit struct {
 	rules   *policies   // the rules of the limiter
 	follows bool        // whether a Middleware further out is serving the same response
 	repeats bool        // whether this Middleware is already serving the same response
-	inside  bool        // whether a handler has called Allow or Reserve
+	inside  bool        // whether the decision is for a call of Allow or Reserve by a handler
 	skipped bool        // whether the client is in one of Config.SkipNetworks; set by identify
 
-	// doubtful is the IP that identify has stored in the Request, if it may be that of a proxy which
+	// doubtful is the IP that identify has stored in the Request, if it may belong to a proxy that
 	// Config.Proxies does not trust. Otherwise it is empty.
 	doubtful string
 
 	info Info          // what is known so far; the method keep sets Result and Rules
-	own  time.Duration // the longest time until this Middleware would grant the request again; set by mark
+	own  time.Duration // a time after which this Middleware would grant the request again; set by mark
 
 	fields *[2]string // memory for the values of header fields
-	used   int        // number of elements of the array fields that are in use
+	used   int        // how many elements of this memory are in use
 }
 
 // visit returns what m knows of the request r before it decides. header is the header of the response.

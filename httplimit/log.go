@@ -17,7 +17,7 @@ type logs struct {
 	to     *slog.Logger // the logger to write to; nil means slog.Default
 	began  time.Time
 	due    [kinds]atomic.Int64 // for each kind of problem: when its next line may be written, in nanoseconds after began
-	missed [kinds]atomic.Int64 // for each kind of problem: how many were left out of the log since its last line
+	missed [kinds]atomic.Int64 // for each kind of problem: how many problems were left out of the log since its last line
 	warned [warnings]atomic.Bool
 
 	mu    sync.RWMutex
@@ -89,8 +89,8 @@ func (l *logs) logger() *slog.Logger {
 	return slog.Default()
 }
 
-// The method often logs the error err of a problem that may occur with every request. For each kind of
-// problem, it writes at most one line a minute.
+// logs.often writes err to the log, as a problem of the given kind. If a problem of this kind was logged in
+// the last minute, logs.often only counts the problem.
 func (l *logs) often(kind int, err error) {
 	now, due := int64(time.Since(l.began)), l.due[kind].Load()
 	if now < due || !l.due[kind].CompareAndSwap(due, now+int64(time.Minute)) {
@@ -100,7 +100,7 @@ func (l *logs) often(kind int, err error) {
 	l.logger().Error(troubles[kind], "error", err, "more", l.missed[kind].Swap(0))
 }
 
-// The method decided logs err, an error that the limiter returned together with a decision: a store has
+// logs.decided writes to the log the error err, which the limiter returned together with a decision: a store has
 // failed, or a rate is invalid. If err reports both, it is logged as a failure of the store.
 func (l *logs) decided(err error) {
 	kind := logStore
@@ -110,8 +110,8 @@ func (l *logs) decided(err error) {
 	l.often(kind, err)
 }
 
-// The method undecided logs err, which the limiter returned without a decision, as a problem of the given kind.
-// The ID of a request may tell who the client is, so it is left out of the log.
+// logs.undecided writes to the log the error err, which the limiter returned without a decision, as a problem of the
+// given kind. It leaves out the ID of a request, which may tell who the client is.
 func (l *logs) undecided(kind int, err error) {
 	if wrong := (*ratelimit.ConfigError)(nil); errors.As(err, &wrong) && wrong.Field == "id" {
 		if strings.HasSuffix(wrong.Reason, "WithRequestIDs") {
@@ -122,15 +122,16 @@ func (l *logs) undecided(kind int, err error) {
 	l.often(kind, err)
 }
 
-// The method once logs the warning with this index of the array advice, unless it was logged before.
+// logs.once writes a warning to the log, unless it was logged before. The parameter warning is the index of the
+// warning's text in the array advice.
 func (l *logs) once(warning int, args ...any) {
 	if !l.warned[warning].Swap(true) {
 		l.logger().Warn(advice[warning], args...)
 	}
 }
 
-// tier logs that no rule has a rate for the tier with this name. It logs each name once, and at most maxTiers
-// names.
+// logs.tier writes to the log that no rule has a rate for the tier with this name. It logs each name once, and
+// at most maxTiers names.
 func (l *logs) tier(name string) {
 	l.mu.RLock()
 	silent := l.tiers[name] || len(l.tiers) >= maxTiers
@@ -152,8 +153,8 @@ func (l *logs) tier(name string) {
 	}
 }
 
-// The method check logs err, which Middleware.Check returns for rules that limit nothing, because no route has
-// their Endpoint. It does nothing if err is nil.
+// logs.check writes to the log the error err, which Middleware.Check has returned because rules limit nothing: no
+// route has their Endpoint. It does nothing if err is nil.
 func (l *logs) check(err error) {
 	if err != nil {
 		l.logger().Warn("httplimit: rules limit nothing", "error", err)

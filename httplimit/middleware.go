@@ -15,26 +15,26 @@ import (
 
 // A Middleware limits the requests to HTTP handlers. [New] makes one.
 //
-// Several Middlewares can limit the same request. For example, one limits by address before the
-// authentication, and another limits by user after it. Each of them charges the request. A request
-// that reaches the same Middleware twice is charged once.
+// Several Middlewares can limit the same request. For example, one Middleware limits by address before
+// the authentication, and another Middleware limits by user after the authentication. Both charge the
+// request. A request that reaches the same Middleware twice is charged once.
 type Middleware struct {
 	limiter    *ratelimit.RateLimiter
 	number     uint64 // the number of this Middleware among all Middlewares of the process, counted from 1
 	config     Config // the Config from New with its defaults filled in, except for Endpoint
 	forwarding string // the canonical name of the header field in which proxies send the address of the client
-	unproxied  bool   // whether Config.Proxies trusts no such field
+	unproxied  bool   // whether Config.Proxies trusts no proxy at all
 	shown      atomic.Pointer[policies]
 	checked    checked
 	counting   atomic.Int64  // number of requests now running whose units may be given back by Config.Count
-	unasked    atomic.Uint64 // how often a rule did not apply, because a request lacked its unit, when warnOfUnits looked last
+	unasked    atomic.Uint64 // how often rules had not applied to requests without their unit, as warnOfUnits found last time
 	logs       logs
 }
 
 // Handler returns a handler that limits the requests to next by the rules of the limiter l, with the zero
 // [Config]. If next is a [Router], such as an [http.ServeMux], the Endpoint of a request is the path of the
-// pattern that matches it, such as "/users/{id}". Handler panics if next is nil, if l is nil, or if l has
-// no rules.
+// pattern that matches the request, such as "/users/{id}". Handler panics if next is nil, if l is nil, or if
+// l has no rules.
 func Handler(next http.Handler, l *ratelimit.RateLimiter) http.Handler {
 	m, err := New(l, Config{})
 	if err != nil {
@@ -137,7 +137,7 @@ func (m *Middleware) prepare(r *http.Request, req *ratelimit.Request) {
 
 // serve calls the next handler with the granted request r. units is the reservation of r, which ends when the
 // next handler returns. It is nil if r was charged without a reservation. A reservation is needed if
-// Config.Count is set, or if a rule limits the requests in flight.
+// Config.Count is set, or if a rule limits how many requests run at once.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit, units *ratelimit.Reservation) {
 	inner := r
 	if h.m.config.Info {
@@ -168,15 +168,15 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit, units 
 // fields the handlers may have set.
 func copyBack(r, inner *http.Request) {
 	if inner.MultipartForm != nil {
-		r.MultipartForm = inner.MultipartForm // the server removes the temporary files only of its own request
+		r.MultipartForm = inner.MultipartForm // the server removes only the temporary files of r, the request that it has made
 	}
 	r.Pattern = inner.Pattern // outer handlers read the Pattern of r, not of inner
 }
 
-// compare logs a warning, once, if a router inside the next handler has found a route that differs from the
-// endpoint by which the request was limited. It warns only if the endpoint is "unmatched", or if a rule has the
-// route as its Endpoint and so does not limit the request. If [Config.Endpoint] is set, both must be true,
-// because that function may return names that are no routes.
+// compare logs a warning, once, if a router inside the next handler has found another route than the endpoint by
+// which the request was limited. Without [Config.Endpoint], it warns if the endpoint is "unmatched", or if a rule has
+// the route as its Endpoint, because this rule has not limited the request. With [Config.Endpoint], an endpoint may be
+// a name that is no route, so compare warns only if the endpoint is "unmatched" and a rule has the route.
 func (m *Middleware) compare(endpoint, route string) {
 	own := m.config.Endpoint != nil
 	switch {
@@ -213,12 +213,12 @@ func (m *Middleware) Allow(w http.ResponseWriter, r *http.Request, req ratelimit
 
 // Reserve reserves the units of req, which the handler settles later. A handler calls it, for example to reserve the
 // highest cost that its answer may have. If ok is false, Reserve has answered the request, as [Middleware.Allow]
-// does, and the handler must return. Otherwise, the handler must end the Reservation by a deferred call, which also
-// runs if the handler panics or the client has left: of [ratelimit.Reservation.Done], or of a method that settles
-// how many units were used.
+// does, and the handler must return. If ok is true, the handler must end the Reservation, by a call of
+// [ratelimit.Reservation.Done] or of a method that settles how many units were used. The call should be deferred, so
+// that it also runs if the handler panics.
 //
 // Units can be given back within term, as [ratelimit.RateLimiter.Reserve] says. Reserve fills in empty fields of req
-// as Allow does. If a rule limits the requests in flight, Reserve extends the Reservation at the interval of
+// as Allow does. If a rule limits how many requests run at once, Reserve extends the Reservation at the interval of
 // [Config.HoldExtend], until the context of r ends.
 //
 // If the limiter fails to decide and [Config.Error] lets the request pass, or the client is in one of
@@ -280,9 +280,9 @@ const (
 // decide asks the limiter about the request and sets the header fields. If the request may not pass, decide
 // answers it.
 //
-// If term is above 0 or asked is true, decide reserves the units for this term, and returns the Reservation
-// if the request is granted. asked is true if the handler has called Reserve. If the rules cannot give
-// units back, decide fails if asked is true; otherwise it charges the request without a Reservation.
+// The parameter asked is true if the handler has called Reserve. If asked is true or term is above 0, decide
+// reserves the units for this term, and returns the Reservation if the request is granted. If the rules cannot
+// give units back, decide fails for a call of Reserve, and charges any other request without a Reservation.
 func (m *Middleware) decide(
 	w http.ResponseWriter, r *http.Request, v *visit, term time.Duration, asked bool,
 ) (verdict, *ratelimit.Reservation) {
@@ -301,7 +301,7 @@ func (m *Middleware) decide(
 		res, each = units.Result(), units.Results()
 		reserve = units != nil || asked || !errors.Is(err, ratelimit.ErrInvalidConfig)
 	}
-	if refused := err; !reserve { // charge without a Reservation; refused is why Reserve could not make one, or nil
+	if refused := err; !reserve { // charge without a Reservation; refused is why the limiter could not make a Reservation, or nil
 		if res, each, err = m.limiter.CheckAll(ctx, v.info.Request, memory[:0]); refused != nil && err == nil {
 			m.logs.often(logCount, refused)
 		}
@@ -315,7 +315,7 @@ func (m *Middleware) decide(
 		}
 		m.logs.decided(err)
 	}
-	each = slices.DeleteFunc(each, func(res ratelimit.Result) bool { return res.Advised }) // denials in ModeAdvise do not count
+	each = slices.DeleteFunc(each, func(res ratelimit.Result) bool { return res.Advised }) // rules in ModeAdvise deny no requests
 	v.keep(res, each, m.config.Info)
 	rules := v.rules
 	if rules.units {
@@ -336,12 +336,13 @@ func (m *Middleware) decide(
 // deny answers a request that was denied: it sets Retry-After, and calls Config.Denied.
 func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, v *visit) {
 	v.set("Cache-Control", "no-store")
-	if res := &v.info.Result; res.RetryAfter != ratelimit.Never { // if no wait is long enough, the client gets no Retry-After
+	if res := &v.info.Result; res.RetryAfter != ratelimit.Never { // Never: the request would be denied after any wait
 		wait := res.RetryAfter
 		if res.Reason == ratelimit.ReasonBusy {
 			wait = min(wait, m.config.BusyRetry+rand.N(m.config.BusyRetry))
 		}
-		v.set("Retry-After", decimal(seconds(v.info.later(max(wait, v.info.outer))))) // outer Middlewares must grant the retry, too
+		// Wait long enough for the Middlewares further out, too: a retry must pass them before it comes to this Middleware.
+		v.set("Retry-After", decimal(seconds(v.info.later(max(wait, v.info.outer)))))
 	}
 	info := v.info // a copy, so that only the copy is on the heap, and v stays on the stack
 	if m.config.Blocked != nil && blocked(&info.Result) {

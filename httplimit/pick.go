@@ -6,11 +6,11 @@ import "net/http"
 const maxKey = 512
 
 // APIKey returns a function for [Config.Client] that identifies clients by an API key in this header
-// field. lookup returns the client and the tier for a key. If lookup returns false, or the field is
-// missing, repeated or longer than 512 bytes, the address identifies the client.
+// field. The function lookup returns the client and the tier for a key. If lookup returns false, or the
+// field is missing, repeated or longer than 512 bytes, the address identifies the client.
 //
-// lookup must return false for unknown keys. Otherwise a client could get a new budget with each key
-// that it invents. APIKey panics if header is empty or lookup is nil.
+// The function lookup must return false for unknown keys. Otherwise a client could get a new budget with
+// each key that it invents. APIKey panics if header is empty or lookup is nil.
 func APIKey(header string, lookup func(key string) (client, tier string, ok bool)) func(*http.Request) (client, tier string, ok bool) {
 	if header == "" || lookup == nil {
 		panic("httplimit: APIKey needs the name of a header field and a lookup")

@@ -19,14 +19,14 @@ type policies struct {
 	rules       []ratelimit.Rule
 	defaultRule *ratelimit.Rule
 	all         []*policy
-	byName      map[string]*policy // all policies by the name of the rule; nil if there are 8 or fewer
-	endpoints   map[string]string  // the name of the first rule with each Endpoint
-	tiers       map[string]bool    // the tiers that at least one rule has; nil if no rule has any
-	units       bool               // whether a rule has a Unit
-	holds       time.Duration      // the shortest Per of the rules that limit requests in flight; 0 if there are none
+	byName      map[string]*policy // all policies by the name of the rule; nil for up to 8 policies, which are searched one by one
+	endpoints   map[string]string  // for each Endpoint of a rule, the name of the first rule that has it
+	tiers       map[string]bool    // the tiers that at least one rule has; nil if no rule has tiers
+	units       bool               // whether at least one rule has a Unit, and counts something other than requests
+	holds       time.Duration      // the shortest Per of the rules that limit how many requests run at once; 0 if no rule does
 }
 
-// few is the largest number of policies for which a linear search is faster than a map.
+// The constant few is the largest number of policies for which a linear search is faster than a map.
 const few = 8
 
 // A policy contains the texts that describe one rule to clients.
@@ -35,8 +35,8 @@ type policy struct {
 	item        string // the name of the rule, as a quoted string of a structured field
 	json        string // the name of the rule as a JSON string
 	hidden      bool   // whether the rule is not shown to clients
-	closed      bool   // whether OnStoreError of the rule is FailClosed
-	holds       bool   // whether the rule limits the requests in flight (AlgorithmInFlight)
+	closed      bool   // whether the rule denies all requests while its store fails (OnStoreError is FailClosed)
+	holds       bool   // whether the rule limits how many requests run at once (AlgorithmInFlight)
 	counts      string // the parameter of RateLimit-Policy for the unit, such as ;qu="content-bytes"; empty if the rule counts requests
 	defaultSpan span   // the rate for clients whose tier the rule does not name; zero if the rate is unknown
 	tiers       map[string]*span
@@ -46,9 +46,9 @@ type policy struct {
 // come back.
 type span struct {
 	window int64         // seconds until all units are back, rounded up; 0 if clients are not sent this number
-	unit   time.Duration // the longest time until one more unit is back; 0 if units come back all at once, or if unknown
+	unit   time.Duration // the time in which one unit comes back, rounded up; 0 if all come back at once, or if it is not known
 	limit  int           // the most units that can be granted at once
-	item   string        // the item in RateLimit-Policy for this rate; used only if Result.Limit equals limit
+	item   string        // what RateLimit-Policy says of a rule with this rate; not used if the Result has another Limit
 
 	calendar string // the Window of the rate if it is a calendar, whose windows differ in length; window and item are then not used
 }
@@ -120,13 +120,13 @@ func (m *Middleware) warnOfCase(p *policies) {
 	}
 }
 
-// The method are reports whether p was made from these rules. It compares only the addresses of the
-// rules, because the limiter returns the same slice until the rules change.
+// policies.are reports whether p was made from these rules. It compares only the addresses of the rules,
+// because the limiter returns the same slice until the rules change.
 func (p *policies) are(rules []ratelimit.Rule, defaultRule *ratelimit.Rule) bool {
 	return p.defaultRule == defaultRule && len(p.rules) == len(rules) && (len(rules) == 0 || &p.rules[0] == &rules[0])
 }
 
-// The method of returns the policy of the rule with this name, or nil if there is no such rule.
+// policies.of returns the policy of the rule with this name, or nil if no rule has this name.
 func (p *policies) of(name string) *policy {
 	if p.byName != nil {
 		return p.byName[name]
@@ -139,9 +139,9 @@ func (p *policies) of(name string) *policy {
 	return nil
 }
 
-// again returns how long a client must wait, at most, until the rules would grant the request req once more. each
-// has the Results of the rules, which have granted req. again leaves out a rule that has a Unit, that limits
-// requests in flight, or that a failure policy has answered for.
+// policies.again returns a time after which the rules would grant the request req once more. The slice each has the
+// Results of the rules, which have granted req. A rule is left out if it has a Unit, if it limits how many requests run
+// at once, or if a failure policy has answered for it.
 func (p *policies) again(req *ratelimit.Request, each []ratelimit.Result) (wait time.Duration) {
 	for i := range each {
 		res := &each[i]
@@ -170,8 +170,8 @@ func (p *policies) status(each []ratelimit.Result) int {
 	})
 }
 
-// statusOf does the work of policies.status. closed reports whether the policy of the rule with this name is
-// FailClosed.
+// statusOf does the work of policies.status. The function closed reports whether the failure policy of the rule with
+// this name is FailClosed.
 func statusOf(each []ratelimit.Result, closed func(rule string) bool) int {
 	status := http.StatusTooManyRequests
 	for i := range each {
@@ -310,7 +310,7 @@ func spanOf(rate ratelimit.Rate, bucket bool) (s span) {
 	hi, lo := bits.Mul64(units, per)
 	second := requests * uint64(time.Second)
 	switch {
-	case hi == 0 && lo < second: // seconds cannot express a window below one second
+	case hi == 0 && lo < second: // the window is below one second, which whole seconds cannot express: it stays 0
 	case hi >= second:
 		s.window = maxInteger
 	default:

@@ -120,9 +120,9 @@ func writeGRPC(w http.ResponseWriter, r *http.Request, status int, i *Info) {
 // call and its resources for that long.
 const maxPushback = 10 * time.Second
 
-// pushback returns after how many milliseconds a gRPC client may try again. If the wait is longer than
-// maxPushback or than the timeout of the client, it returns -1, which tells the client not to try again. After
-// the wait, the Middlewares further out, which have granted the request, would also grant it again.
+// pushback returns after how many milliseconds a gRPC client may try again. The wait is long enough for all
+// Middlewares that have got the request, not only for the Middleware that has denied it. If the wait is longer
+// than maxPushback or than the timeout of the client, pushback returns -1: the client should not try again.
 func pushback(i *Info, r *http.Request) int64 {
 	res := i.Result
 	res.RetryAfter = i.later(max(res.RetryAfter, i.outer))

@@ -9,13 +9,13 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/running"
 )
 
-// errHeldID is the error for a request that has an ID although a rule limits the requests in flight. A retry with
-// the same ID is granted without a new charge, so it would run without being counted by the rule.
+// errHeldID is the error for a request that has an ID although a rule limits how many requests run at once. A retry
+// with the same ID is granted without a new charge, so the retry would run without being counted by the rule.
 var errHeldID = wrong("id", "set", "must be empty beside a rule with the algorithm InFlight: a retry would run without being counted")
 
-// hold makes the rules that limit requests in flight count a request for as long as it runs. Without hold, they would
-// count it only for their Per; the parameter per is the shortest of these times. units is the reservation of the
-// request. The caller must call end when the request has ended.
+// hold makes the rules that limit how many requests run at once count a request for as long as it runs. Without hold,
+// such a rule would count the request only for the time Rate.Per; the parameter per is the shortest Per of these rules.
+// The parameter units is the reservation of the request. The caller must call end when the request has ended.
 func (m *Middleware) hold(units *ratelimit.Reservation, per time.Duration) (end func()) {
 	return running.Keep(units, m.config.HoldExtend, per, ratelimit.ErrSettled, m.settleFailed)
 }
@@ -23,8 +23,8 @@ func (m *Middleware) hold(units *ratelimit.Reservation, per time.Duration) (end 
 // settleFailed logs the error of a call that ends or extends the reservation of a request.
 func (m *Middleware) settleFailed(err error) { m.logs.often(logSettle, err) }
 
-// warnOfUnits logs, at most once a minute, how many requests rules did not limit because the requests do not have
-// the unit of the rule, such as "tokens". The reason may be that a handler forgot to set Request.Costs.
+// warnOfUnits logs, at most once a minute, how many requests a rule did not limit because they have no cost in the unit
+// of this rule, such as "tokens". The reason may be that a handler forgot to set Request.Costs.
 func (m *Middleware) warnOfUnits() {
 	if int64(time.Since(m.logs.began)) < m.logs.due[logUnits].Load() {
 		return

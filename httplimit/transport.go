@@ -31,9 +31,9 @@ import (
 //   - for the time in its RateLimit field, if this field says that nothing is left: its parameter "r"
 //     or "a" is 0. The time is its parameter "t" or, if there is no "t", its parameter "w";
 //   - until its X-RateLimit-Reset, if its X-RateLimit-Remaining is 0. A Reset above 10⁹ is in
-//     seconds since 1970, any other in seconds from now.
+//     seconds since 1970, a smaller Reset in seconds from now.
 //
-// Retry-After takes precedence. Of the other fields, the one with the longest wait is used. Dates are
+// Retry-After takes precedence. Otherwise the hold is as long as the longest of these times. Dates are
 // compared with the Date of the response. Values that are malformed, negative or longer than 292 years
 // are ignored. A response with the status 304 or an Age above 0 starts no hold, because its header may
 // come from a cache. A later response never shortens a hold. A Transport keeps at most 1,024 holds.
@@ -116,7 +116,7 @@ func (e *lateError) Error() string {
 // Unwrap returns [context.DeadlineExceeded].
 func (e *lateError) Unwrap() error { return context.DeadlineExceeded }
 
-// Timeout returns true, for [url.Error.Timeout].
+// Timeout returns true, so that [url.Error.Timeout] also returns true.
 func (e *lateError) Timeout() bool { return true }
 
 // The defaults of MaxWait and MaxHold.
@@ -150,7 +150,7 @@ func (t *Transport) base() http.RoundTripper {
 	return http.DefaultTransport
 }
 
-// CloseIdleConnections closes the idle connections of Base, if it can.
+// CloseIdleConnections closes the idle connections of Base, if Base has a method for this.
 func (t *Transport) CloseIdleConnections() {
 	if c, ok := t.base().(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
@@ -161,7 +161,7 @@ func (t *Transport) CloseIdleConnections() {
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	sent := false
 	defer func() {
-		if !sent && r.Body != nil { // sent is false too if the function Request has panicked
+		if !sent && r.Body != nil { // this also closes the body if the function t.Request has panicked
 			_ = r.Body.Close() // the error of Close is dropped, because RoundTrip already returns an error
 		}
 	}()
@@ -233,8 +233,8 @@ func timeTo(until, now keytable.Instant) time.Duration {
 }
 
 // waitHeld waits until host has no hold, so that requests may be sent to it. After a hold, the waits of different
-// requests end at random times, in the order of their numbers. If the hold ends after the instant in the parameter
-// until, or after the deadline of ctx, waitHeld returns an error at once.
+// requests end at random times, but the request with the smallest number comes first. If the hold ends after the
+// instant in the parameter until, or after the deadline of ctx, waitHeld returns an error at once.
 func (t *Transport) waitHeld(ctx context.Context, host string, number uint64, until keytable.Instant) error {
 	for {
 		ends, length := t.holds.find(host)
@@ -310,16 +310,14 @@ func (t *Transport) waitLimited(r *http.Request, host string, until keytable.Ins
 	return &lateError{host, max(res.RetryAfter, patience)}
 }
 
-// leastPatience is how long a context that the method within returns lasts at least, even if the deadline that
-// the context reports is earlier. If the context had already ended, the Limiter would refuse even a request
-// that needs no wait.
+// leastPatience is the shortest time for which a context from the method within lasts, even if the context reports an
+// earlier deadline. If the context had already ended, the Limiter would refuse even a request that needs no wait.
 const leastPatience = time.Second
 
-// within returns a context for the Limiter, whose deadline is now plus the duration left. If the Limiter could
-// grant a request only after the deadline, it refuses the request at once. If a request needs no wait, the
-// Limiter grants it even if left is 0. With the machine's clock, the context also ends after left (or
-// leastPatience, if that is longer), because a queued request may wait for longer than the Limiter has
-// predicted.
+// The method within returns a context for the Limiter, with a deadline after the duration left. If the Limiter could
+// grant a request only after the deadline, it refuses the request at once. If a request needs no wait, the Limiter
+// grants it even if left is 0. With the machine's clock, the context also ends, after left or after leastPatience,
+// whichever is longer, because a queued request may wait for longer than the Limiter has predicted.
 func (t *Transport) within(ctx context.Context, left time.Duration) (context.Context, context.CancelFunc) {
 	deadline, stop := time.Now().Add(left), func() {}
 	if t.time.Machine() {
@@ -330,9 +328,9 @@ func (t *Transport) within(ctx context.Context, left time.Duration) (context.Con
 	return &bound{ctx, deadline}, stop
 }
 
-// A bound is a context that reports another deadline than that of the context in it, and does not end at the
-// deadline that it reports. The Limiter compares this deadline with the wait of a request: it refuses the request
-// at once if the wait would end later.
+// A bound is a context with a deadline of its own, at which it does not end: it ends when the context inside it ends.
+// The Limiter compares this deadline with the wait of a request, and refuses the request at once if the wait would end
+// later.
 type bound struct {
 	context.Context
 	deadline time.Time

@@ -58,8 +58,8 @@ func NewReader(ctx context.Context, r io.Reader, wait func(ctx context.Context, 
 }
 
 // Read reads up to len(p) bytes, but not more than 64 KiB, and returns when the limiter has granted them.
-// If the limiter does not grant them, Read returns the bytes together with the error of wait, because the
-// bytes were already taken from the reader. A later Read returns the bytes that follow, and asks the
+// If the limiter does not grant them, Read returns the bytes together with the error of the function wait,
+// because the bytes were already taken from the reader. A later Read returns the bytes that follow, and asks the
 // limiter again.
 func (r *Reader) Read(p []byte) (n int, err error) {
 	if err := r.ctx.Err(); err != nil {
@@ -176,8 +176,8 @@ func (p *pace) piece(n int) (granted int, err error) {
 	}
 }
 
-// grow counts a granted piece. After inRow granted pieces in a row, it doubles the size of the pieces,
-// up to largest.
+// grow counts a granted piece. After 64 granted pieces in a row (the constant inRow), it doubles the size of
+// the pieces, up to 64 KiB.
 func (p *pace) grow() {
 	if p.granted++; p.granted >= inRow {
 		p.size, p.granted = min(2*p.size, largest), 0

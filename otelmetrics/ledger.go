@@ -34,13 +34,12 @@ func help(name string) string {
 	return strings.Join(texts, " ")
 }
 
-// counts contains the value of each counter, in the order of the variable counters.
+// counts contains the value of each counter, in the order of ratelimit.Counters().
 type counts []uint64
 
-// add adds to c what a rule has counted between two reads of its statistics. The parameter last has the
-// statistics of the earlier read, and now has the statistics of the later read. If a value is lower in
-// now than in last, the rule was replaced by a new rule with the same name, whose counters began at zero.
-// Then add adds the whole value in now.
+// add adds to c what a rule has counted between two reads of its statistics: the read before, and the read
+// that is made now. If a value is lower now, the rule was replaced by a new rule with the same name,
+// whose counters began at zero. Then add adds the whole new value.
 func (c counts) add(now, last *ratelimit.RuleStats) {
 	for i, counter := range counters {
 		n, since := counter.Value(now), counter.Value(last)
@@ -77,8 +76,8 @@ type ledger struct {
 
 	mu sync.Mutex
 
-	// last has the statistics of each rule at the last read, by the name of the rule; guarded by mu. This is the whole
-	// name, also if it is exported with its end cut off.
+	// last has the statistics of each rule at the last read, by the name of the rule; guarded by mu. A name that is cut
+	// where it is exported is not cut here.
 	last map[string]ratelimit.RuleStats
 
 	// totals has the counts by the names under which they are exported; guarded by mu. Each read makes

@@ -25,7 +25,7 @@ type Options struct {
 
 // instruments holds the instruments that Register makes.
 type instruments struct {
-	counters []metric.Int64ObservableCounter // the instrument of each counter, in the order of the variable counters
+	counters []metric.Int64ObservableCounter // the instrument of each counter, in the order of ratelimit.Counters()
 	keys     metric.Int64ObservableUpDownCounter
 
 	overridden metric.Int64ObservableCounter       // requests that overrides have changed, by their effect
@@ -64,7 +64,7 @@ func Register(m metric.Meter, l *ratelimit.RateLimiter, o Options) (metric.Regis
 	}, all...)
 }
 
-// newInstruments makes the instruments with the meter m. The result all contains each instrument once.
+// newInstruments makes the instruments with the meter m. The second result contains each instrument once.
 func newInstruments(m metric.Meter) (in instruments, all []metric.Observable, err error) {
 	named := make(map[string]metric.Int64ObservableCounter)
 	for _, c := range counters {

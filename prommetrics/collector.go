@@ -46,7 +46,7 @@ type Collector struct {
 	ledger  *ledger
 	watcher *configfile.Watcher // the watcher of the limiter's file, or nil
 
-	counters                      []*prometheus.Desc // one for each counter, in the order of the variable counters
+	counters                      []*prometheus.Desc // one for each counter, in the order of ratelimit.Counters()
 	keys, limit, rate, info       *prometheus.Desc
 	parts, opened                 *prometheus.Desc
 	overridden, overrides         *prometheus.Desc

@@ -49,7 +49,7 @@ func (d *Durations) Observe(_ context.Context, decision ratelimit.Decision) {
 	d.of(decision.Source).Observe(decision.Took.Seconds())
 }
 
-// The method of returns the histogram for decisions with this source.
+// The method named "of" returns the histogram for decisions with this source.
 func (d *Durations) of(source ratelimit.Source) prometheus.Observer {
 	for i, s := range sources {
 		if s != source {

@@ -12,7 +12,7 @@ import (
 // rate. [Account.Settle] changes the number of units of one charge, and then computes the state of
 // the key again by replaying the list from the start.
 //
-// Do not call SetRate on the Account of a leaky bucket.
+// Do not call SetRate on the Account of a leaky bucket: the Account does not convert the queue to the new rate.
 type Account struct {
 	keeper
 	fresh  func() keeper // returns the model of a new key
@@ -47,7 +47,7 @@ func NewAccount(a ratelimit.Algorithm, start time.Time, r ratelimit.Rate) *Accou
 	return newAccount(func() keeper { return algorithmNamed(a).model(start, r).(keeper) })
 }
 
-// newAccount returns an Account without charges. The function fresh returns the model of a new key.
+// newAccount returns an Account without charges. The given function makes the model of a new key.
 func newAccount(fresh func() keeper) *Account {
 	acc := &Account{fresh: fresh}
 	acc.Reset()
@@ -110,7 +110,7 @@ func (acc *Account) entry(at time.Time, n int) *Entry {
 }
 
 // The method charge charges the units of c to m, the model of the key, even if they exceed the limit. A
-// charge of 0 units leaves only its instant behind: a later request cannot count at an earlier one.
+// charge of 0 units leaves only its instant behind: a later request cannot count at an earlier instant.
 func (c *Entry) charge(m keeper) {
 	h := m.past()
 	h.last = h.instant(c.at)
@@ -219,7 +219,7 @@ func (acc *Account) replay() {
 	acc.keeper = m
 }
 
-// The method left returns how much is still in the leaky bucket b at the instant u, in small equal parts
+// The method named "left" returns how much is still in the leaky bucket b at the instant u, in small equal parts
 // of a token. The amount falls at the rate of the bucket.
 func (l line) left(b *bucket, u *big.Int) *big.Int {
 	if l.at == nil {

@@ -42,9 +42,9 @@ func TokenBucketBound(r ratelimit.Rate, charges []Charge, _ time.Duration) error
 // LeakyBucketBound is the [Bound] of [ratelimit.LeakyBucket]: in any closed interval of
 // length T at most Burst + Requests/Per·T units are granted, as for a token bucket. In
 // addition, requests must leave evenly spaced. A request leaves at its At plus its Delay. Each
-// unit delays the next request by Per/Requests. So if the requests from one up to, but not
-// including, a later one have n units, these two leave at least n·Per/Requests apart. An
-// error smaller than resolution is accepted.
+// unit of a request delays the next request by Per/Requests. So take any two requests: if the
+// earlier one and all requests between the two have n units together, then the two must leave
+// at least n·Per/Requests apart. An error smaller than resolution is accepted.
 func LeakyBucketBound(r ratelimit.Rate, charges []Charge, resolution time.Duration) error {
 	if err := TokenBucketBound(r, charges, resolution); err != nil {
 		return err

@@ -111,9 +111,9 @@ func (m *bucket) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 	return res
 }
 
-// The method until returns the nanoseconds from the instant u to the first instant at which the function
-// holds returns true. For each instant that it tries, until calls holds with a copy of the bucket that
-// has changed to the rate r at that instant. The function holds must return true for a full bucket.
+// The method named "until" returns the nanoseconds from the instant u to the first instant at which a condition
+// is met. The given function checks the condition. For each instant that the method tries, it passes to the
+// function a copy of the bucket that has changed to the rate r at that instant. A full bucket must meet the condition.
 func (m *bucket) until(u *big.Int, r ratelimit.Rate, holds func(b *bucket, u *big.Int) bool) *big.Int {
 	slow := m.copy()
 	slow.slowDown(r)
@@ -206,8 +206,8 @@ func (m *bucket) queued(u *big.Int) *big.Int {
 }
 
 // debt looks at all intervals that end at the instant u. It returns the largest difference between what
-// the bucket granted and what it earned in an interval, but at least 0. The parameter left is the debt at
-// the last change of the rate, or nil if the rate has not changed. It counts as granted at that change.
+// the bucket granted and what it earned in an interval, but at least 0. The second parameter is the debt
+// at the last change of the rate, or nil if the rate has not changed. It counts as granted at that change.
 func (m *bucket) debt(u, left *big.Int) *big.Int {
 	worst, granted := num(0), num(0)
 	for _, g := range slices.Backward(m.grants) {

@@ -12,7 +12,7 @@ import (
 // goroutines is the number of goroutines that call the limiter or the store at the same time.
 const goroutines = 8
 
-// The method concurrent takes single units from several goroutines at one instant. Before that, a Take
+// The method concurrent lets several goroutines take single units, all at one instant. Before that, a Take
 // of 0 units tells how many units remain. The method returns an error unless exactly this number of
 // units is granted.
 func (k *kit) concurrent() error {

@@ -13,8 +13,8 @@ func SlidingWindowLogModel(start time.Time, r ratelimit.Rate) Model {
 	return &slidingLog{history{start: start}, r}
 }
 
-// A slidingLog grants n units if, with these, at most Requests units are granted in the last Per. A
-// grant exactly one Per ago does not count.
+// A slidingLog grants n units if at most Requests units, including these n, are granted in the interval
+// of length Per that ends now. A grant that is exactly as old as Per does not count.
 type slidingLog struct {
 	history
 	rate ratelimit.Rate

@@ -42,10 +42,10 @@ type keeper interface {
 	// slower of the old and the new rate.
 	adopt(at time.Time, r ratelimit.Rate)
 
-	// meet answers a request to a store, which brings the rate r. The answer is that of the method
-	// peek at this rate. If n is above 0, meet also changes the key to the rate r, with the method
-	// adopt. But a bucket without a warm-up changes to a smaller burst or a slower rate only when
-	// units are charged, so meet does not change it.
+	// meet answers a request to a store. Each such request brings its rate r. At this rate, meet
+	// answers as the method peek does. If n is above 0, meet also changes the key to the rate r, with
+	// the method adopt. There is one exception: a bucket without a warm-up changes to a smaller burst
+	// or a slower rate only when units are charged, so meet does not change it to such a rate.
 	meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result
 
 	// clone returns a copy that shares nothing with the original.

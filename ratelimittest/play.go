@@ -160,7 +160,7 @@ type trace struct {
 	calls   []call
 	answers []answer
 
-	moments []moment // for each call, the instant at which it counts: later than its at if the clock has stepped back
+	moments []moment // for each call, the instant at which it counts: later than the clock shows if the clock has stepped back
 	looks   []answer // for each call, the answer to a look (a Take of 0 units) inserted before it
 	looked  []answer // for each call, the answer to the call itself if there is a look before each call
 }
@@ -207,7 +207,7 @@ type moment struct {
 	at time.Duration // the instant, as the time since the start
 
 	// known is false if the instant is in doubt. If the clock has stepped back behind a change of
-	// the rate or a Reset, the call may count at the later instant of that change.
+	// the rate or a Reset, the limiter may count the call at the instant of the change or Reset.
 	known bool
 }
 

@@ -7,10 +7,10 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// rerun plays the schedule of t again on a new limiter, with each call replaced by the calls that
-// the function edit returns. It passes the new answers to the function differs, and returns a
-// breach at the first call for which differs returns a text. Most promises are checked this way:
-// both schedules must get the same answers.
+// rerun plays the schedule of t again on a new limiter. In place of each call, it makes the calls that
+// edit(i) returns. It passes the new answers to the function differs. If the result is a text, rerun
+// returns a breach at this call, with the text. Most promises are checked this way: both schedules must
+// get the same answers.
 func (k *kit) rerun(t *trace, edit func(i int) []call, differs func(i int, now []answer) string) *breach {
 	s, err := k.open(t.start, t.rate)
 	if err != nil {
@@ -32,9 +32,9 @@ func (k *kit) rerun(t *trace, edit func(i int) []call, differs func(i int, now [
 	return nil
 }
 
-// unlike returns a function for the parameter differs of the method rerun. That function compares
-// the last new answer with the answer in the trace t. If the two are unequal, it returns a text
-// that begins with the text in the parameter when.
+// unlike returns a function that can be passed to the method rerun as its last argument. That function
+// compares the last new answer with the answer in the trace t. If the two are unequal, it returns a text
+// that begins with the given text.
 func (k *kit) unlike(t *trace, when string) func(i int, now []answer) string {
 	return func(i int, now []answer) string {
 		if a := now[len(now)-1]; !k.same(a, t.answers[i]) {
@@ -44,7 +44,7 @@ func (k *kit) unlike(t *trace, when string) func(i int, now []answer) string {
 	}
 }
 
-// without plays the schedule of t again and leaves out the calls that the function drop selects. It
+// without plays the schedule of t again and leaves out the calls for which drop(i) is true. It
 // returns a breach unless all remaining calls get the same answers as before.
 func (k *kit) without(t *trace, drop func(i int) bool) *breach {
 	dropped := false
@@ -83,9 +83,9 @@ func clockStandsStill(k *kit, t *trace) *breach {
 	})
 }
 
-// ahead returns the expected answer to a request after the clock has stepped back. The parameter
-// clock is the time that the clock shows. The parameter counts is the later instant at which the
-// request counts. res is the answer that the request would get if the clock showed that instant.
+// ahead returns the expected answer to a request after the clock has stepped back. The request then
+// counts at a later instant than the clock shows; the last two parameters are the time of the clock and
+// this instant. res is the answer that the request would get if the clock showed this instant.
 func ahead(res ratelimit.Result, clock, counts time.Duration) ratelimit.Result {
 	d := counts - clock
 	if d < 0 { // the difference overflowed

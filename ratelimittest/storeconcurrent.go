@@ -8,10 +8,10 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// enough is the largest limit in the test with several goroutines, which takes all units of a limit.
+// enough is the largest limit in the test with several goroutines. The test takes all units of a limit, one by one.
 const enough = 100
 
-// concurrent takes single units from several goroutines at one instant. It tests calls for one key
+// concurrent lets several goroutines take single units, all at one instant. It tests calls for one key
 // and calls for two keys, in either order. It returns an error unless exactly as many units are
 // granted as the limit permits.
 func (k *storeKit) concurrent() error {
@@ -42,8 +42,8 @@ func (k *storeKit) concurrent() error {
 	return nil
 }
 
-// hammered picks one of the algorithm's rates for the method hammer. It leaves out rates whose limit is
-// above the parameter most, and returns the remaining rate with the largest limit.
+// hammered picks one of the algorithm's rates for the method hammer, which takes all units of a limit. Of the
+// rates whose limit is not above the given number, it returns the rate with the largest limit.
 func (k *storeKit) hammered(name ratelimit.Algorithm, most int) (best ratelimit.Rate, ok bool) {
 	for _, r := range k.Rates[name] {
 		if burst(r) <= most && burst(r) > burst(best) {
@@ -53,7 +53,7 @@ func (k *storeKit) hammered(name ratelimit.Algorithm, most int) (best ratelimit.
 	return best, ok
 }
 
-// hammer takes single units of new states, from several goroutines, until none are left.
+// hammer lets several goroutines take single units of new states (new keys of the store), until none are left.
 //
 // A call for several states may be denied although units are left, because another call has taken
 // them for a moment and gives them back. So after all goroutines have ended, one goroutine takes

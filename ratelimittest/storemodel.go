@@ -78,8 +78,9 @@ func newModelStore(start time.Time, step time.Duration, settles bool) *modelStor
 	return s
 }
 
-// take answers the asks at the given time. It charges all of them or none. But a shadow ask that does
-// not fit is not charged, and has no effect on the others.
+// take answers the asks at the given time. It charges all of them or none. There is one exception:
+// a shadow ask, which must never deny anything, is not charged if it does not fit, and the others are charged
+// as if it were not there.
 //
 // An ask for units changes its state to the rate of the ask, even if this ask or another ask of the call
 // is denied. There is one exception: a bucket without a warm-up changes to a smaller burst or a slower rate
@@ -131,7 +132,7 @@ func (s *modelStore) state(a ratelimit.Ask) keeper {
 	return s.states[id]
 }
 
-// The method fresh returns the model of a new state, with the rate and the Warmup of the given ask.
+// The method named "fresh" returns the model of a new state, with the rate and the Warmup of the given ask.
 func (s *modelStore) fresh(a ratelimit.Ask) keeper {
 	if a.Warmup != (ratelimit.Warmup{}) {
 		return newWarm(a.Algorithm, s.start, a.Rate, a.Warmup, s.step)

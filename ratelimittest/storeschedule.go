@@ -82,10 +82,10 @@ type storeWriter struct {
 	latest  time.Duration // the latest instant so far, since the start
 }
 
-// namesSpan is the largest Span of the schedules with odd names. Other schedules have rules of their own,
-// but some odd names have an empty Rule, which several schedules share. A store that has dropped keys of a
-// rule may treat earlier times as the instant at which it dropped them. So each of these schedules begins
-// after the end of the previous one.
+// namesSpan is the largest Span of the schedules with odd names. It is short, because each of these schedules begins
+// after the end of the previous one. Otherwise a schedule could get wrong answers: some odd names have an empty Rule,
+// so several schedules use the same rule, and a store that has dropped keys of a rule may treat an earlier time as
+// the instant at which it dropped them.
 const namesSpan = time.Hour
 
 // write returns the schedule with number i, and the instant at which it begins.
@@ -208,8 +208,8 @@ func (w *storeWriter) next() storeCall {
 	return c
 }
 
-// choose picks the targets of a call (the states that it asks for units of). The schedule's first target
-// is often the first of them, so that its state gets many calls.
+// choose picks the targets of a call (the states whose units it asks for). It often puts the first target of the
+// schedule in the first place, so that the state of this target gets many calls.
 func (w *storeWriter) choose() []*target {
 	order := w.Perm(len(w.targets))
 	if w.IntN(5) < 2 {
@@ -227,7 +227,7 @@ func (w *storeWriter) choose() []*target {
 	return chosen
 }
 
-// note passes the call c to the models, and records their answers. The next calls are chosen by them.
+// note passes the call c to the models, and records their answers, so that the next calls can be chosen by them.
 func (w *storeWriter) note(start time.Time, c storeCall) {
 	w.latest = max(w.latest, c.at)
 	if c.over != nil {

@@ -16,7 +16,7 @@ type settler interface {
 	Settle(ctx context.Context, asks []ratelimit.Ask) error
 }
 
-// A charge is one entry in an [account] of the modelStore that can still be settled.
+// A charge is one entry in an [account] of the modelStore that can still be settled: given back, or changed.
 type charge struct {
 	*Entry
 	id    uint64    // the receipt of the charge
@@ -58,7 +58,7 @@ func (s *modelStore) settle(at time.Time, a ratelimit.Ask) {
 	}
 }
 
-// An openCharge is a charge that a schedule may settle.
+// An openCharge is a charge that a schedule may settle: give back, or change, by a call of Settle.
 type openCharge struct {
 	at  time.Duration
 	ask ratelimit.Ask // the ask that made the charge, with its receipt

@@ -59,8 +59,8 @@ func (k *storeKit) shrink(t *storeTrace, schedule int) *storeFailure {
 	return f
 }
 
-// simplify tries changes that make the calls of f simpler. It makes one change at a time. The function
-// try keeps the change if a promise is still broken.
+// simplify tries changes that make the calls of f simpler. It makes one change at a time. The given
+// function plays the changed calls, and keeps the change if a promise is still broken.
 func (f *storeFailure) simplify(try func([]storeCall) bool) {
 	edit := func(i int, change func(*storeCall)) {
 		if i < len(f.calls) {
@@ -84,7 +84,7 @@ func (f *storeFailure) simplify(try func([]storeCall) bool) {
 	}
 }
 
-// edited returns a copy of the calls, with the function change applied to call i.
+// edited returns a copy of the calls in which the given function has changed call i.
 func (t *storeTrace) edited(i int, change func(*storeCall)) []storeCall {
 	calls := slices.Clone(t.calls)
 	calls[i].asks = slices.Clone(calls[i].asks)
@@ -106,7 +106,7 @@ func (t *storeTrace) advanced(i int) []storeCall {
 	return calls
 }
 
-// The method first returns the rate of the schedule's first ask for the state that the given ask names.
+// The method named "first" returns the rate of the schedule's first ask for the state that the given ask names.
 func (t *storeTrace) first(a ratelimit.Ask) ratelimit.Rate {
 	for _, c := range t.calls {
 		for _, b := range c.asks {

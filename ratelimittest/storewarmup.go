@@ -33,7 +33,7 @@ func (w *storeWriter) warmup(name ratelimit.Algorithm) (ratelimit.Rate, ratelimi
 	return r, ratelimit.Warmup{From: least + w.IntN(r.Requests-least+1), Over: over}
 }
 
-// The method warmer picks a new rate for the target p, a state that warms up. The burst does not change.
+// The method named "warmer" picks a new rate for the target p, a state that warms up. The burst does not change.
 func (w *storeWriter) warmer(p *target) ratelimit.Rate {
 	r := p.ask.Rate
 	if w.IntN(3) == 0 {

@@ -107,8 +107,9 @@ type StoreConfig struct {
 //     without one have different states.
 //   - has-Supports, has-Accepts, has-Settle, has-Once, has-Part, has-Denied: a few
 //     calls of the method do what the comment of [ratelimit.Store] says, and
-//     refuse what they must. If the store does not have a method, its subtests
-//     are skipped, those of settle, once and warm-up too.
+//     refuse what they must. If the store does not have a method, its subtest is
+//     skipped. The subtests settle, once and warm-up are then skipped, too, if
+//     they need the method.
 //   - concurrent: the units that many goroutines take at one instant add up to
 //     the limit.
 //
@@ -141,8 +142,8 @@ func TestStore(t *testing.T, c StoreConfig) {
 	report(t, append(tests, subtest{"concurrent", func() (string, error) { return "", k.concurrent() }}))
 }
 
-// subtests returns a subtest for each of the kinds of schedules. The function lacks returns the
-// reason why the store cannot be tested with a kind, or "" if it can.
+// subtests returns a subtest for each of the kinds of schedules. The given function says why the store
+// cannot be tested with a kind; it returns "" if the store can be tested with it.
 func (k *storeKit) subtests(kinds []scheduleKind, lacks func(scheduleKind) string) (tests []subtest) {
 	for _, f := range kinds {
 		tests = append(tests, subtest{f.name, func() (skip string, err error) {

@@ -47,13 +47,13 @@ func resetAfter(k *kit, t *trace) *breach {
 	})
 }
 
-// within reports whether the clock may be set to the given time. The largest Duration is refused,
-// because the function later returns it in place of a sum that is too large.
+// within reports whether the clock may be set to the given time. It refuses the largest Duration, which
+// stands for any sum that is too large for a Duration.
 func (k *kit) within(at time.Duration) bool { return at <= k.Span && at < math.MaxInt64 }
 
-// sample calls the function check for some of the calls that the function fits selects, or for all of
-// these calls if the field thorough is true. If the clock had stepped back before a call, and it is in
-// doubt at which instant the limiter counts the call, sample leaves the call out.
+// sample selects the calls for which the function passed as fits returns true. It passes some of these calls to
+// the function check, or all of them if the field thorough is true. If the clock had stepped back before a call,
+// and it is in doubt at which instant the limiter counts the call, sample leaves the call out.
 func (k *kit) sample(t *trace, fits func(i int) bool, check func(i int) *breach) *breach {
 	var fit []int
 	for i := range t.calls {
@@ -73,7 +73,7 @@ func (k *kit) sample(t *trace, fits func(i int) bool, check func(i int) *breach)
 	return nil
 }
 
-// The method after plays the schedule of t up to and including call i on a new limiter, then makes the
+// The method named "after" plays the schedule of t up to and including call i on a new limiter. Then it makes the
 // call c, and returns the answer to c.
 func (k *kit) after(t *trace, i int, c call) answer {
 	s, err := k.open(t.start, t.rate)

@@ -93,8 +93,8 @@ func (m *warm) born(u *big.Int) *big.Int {
 	return nil
 }
 
-// The method limit returns the limit that a key has at the instant u. It grows evenly with the age of the
-// key. The parameter first is the instant of the key's first grant, or nil for a new key.
+// The method named "limit" returns the limit that a key has at the instant u. It grows evenly with the age of the
+// key. The first parameter is the instant of the key's first grant, or nil for a new key.
 func (m *warm) limit(first, u *big.Int) *big.Int {
 	from, limit := num(int64(m.warmup.From)), num(int64(m.rate.Requests))
 	if from.Cmp(limit) >= 0 {
@@ -115,11 +115,11 @@ func (m *warm) price(limit *big.Int) func(n *big.Int) *big.Int {
 	return func(n *big.Int) *big.Int { return ceilDiv(mul(n, tokens), limit) }
 }
 
-// tokens returns the full limit (Requests, as that many tokens of the bucket) in parts of a token.
+// tokens returns the full limit in small equal parts of a token. The full limit is as many tokens as Requests says.
 func (m *warm) tokens() *big.Int { return mul(m.full.(*bucket).per, num(int64(m.rate.Requests))) }
 
-// The method free returns the units that could be granted to a key at the instant u. The parameter first
-// is the instant of the key's first grant, or nil for a new key.
+// The method named "free" returns the units that could be granted to a key at the instant u. The first
+// parameter is the instant of the key's first grant, or nil for a new key.
 func (m *warm) free(first, u *big.Int) *big.Int {
 	limit := m.limit(first, u)
 	if b, ok := m.full.(*bucket); ok {
@@ -128,8 +128,8 @@ func (m *warm) free(first, u *big.Int) *big.Int {
 	return sub(m.full.free(u), sub(num(int64(m.rate.Requests)), limit))
 }
 
-// The method grow returns the nanoseconds from the instant u until a key has the full limit. The
-// parameter first is the instant of the key's first grant.
+// The method named "grow" returns the nanoseconds from the instant u until a key has the full limit, or 0 for a new
+// key. The first parameter is the instant of the key's first grant, or nil for a new key.
 func (m *warm) grow(first, u *big.Int) *big.Int {
 	if first == nil {
 		return num(0)

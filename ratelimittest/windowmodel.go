@@ -56,7 +56,7 @@ func (m *windows) count(w *big.Int) *big.Int {
 func (m *windows) copied() windows { return windows{m.history.copied(), m.rate} }
 
 // setRate changes the rate at the instant u. If Per changes, the windows get another length, and the old
-// counts no longer fit them. Then the result of the function used counts as granted in the new window.
+// counts no longer fit them. The given function then returns how many units count as granted in the new window.
 func (m *windows) setRate(u *big.Int, r ratelimit.Rate, used func(u *big.Int) *big.Int) {
 	if m.last != nil && r.Per != m.rate.Per {
 		m.carry(u, used(u))
@@ -64,7 +64,7 @@ func (m *windows) setRate(u *big.Int, r ratelimit.Rate, used func(u *big.Int) *b
 	m.rate = r
 }
 
-// A fixedWindow grants n units if, with these, at most Requests units are granted in the present window.
+// A fixedWindow grants n units if at most Requests units, including these n, are granted in the present window.
 type fixedWindow struct{ windows }
 
 // Ask takes n units at the given time, or none if they do not all fit.
@@ -105,7 +105,7 @@ func (m *fixedWindow) renewal(u *big.Int) *big.Int {
 
 // A slidingCounter grants n units if its estimate, with these units, does not exceed the limit. The
 // estimate is the number of units granted in the present window plus a fraction of those granted in
-// the previous window. The fraction is how much of the previous window lies within the last Per.
+// the previous window. The fraction is how much of the previous window is less than one Per ago.
 type slidingCounter struct{ windows }
 
 // Ask takes n units at the given time, or none if they do not all fit.
@@ -140,8 +140,8 @@ func (m *slidingCounter) counts(u *big.Int) (previous, current *big.Int) {
 	return m.count(sub(w, num(1))), m.count(w)
 }
 
-// estimate returns how many units count as granted in the last Per. To avoid fractions, the result
-// is the number of units multiplied by Per.
+// estimate returns how many units count as granted in the interval of length Per that ends at the instant u. To
+// avoid fractions, the result is the number of units multiplied by Per.
 func (m *slidingCounter) estimate(u *big.Int) *big.Int {
 	previous, current := m.counts(u)
 	elapsed := sub(u, m.begin(m.window(u)))

@@ -2,10 +2,10 @@ package redisstore
 
 import "errors"
 
-// batched combines calls and returns the calls to send. Several calls that have the same plan (rate and
-// algorithm) and only one caller each are replaced by one call, a batch, whose script decides all their keys.
-// Three kinds of calls are sent as they are: those for a sliding window log, those that also take units for
-// later requests, and those with a Penalty.
+// batched combines calls and returns the calls to send. A batch is one call that replaces several calls with
+// the same plan (rate and algorithm), and whose script decides the keys of all these calls. A call is sent as
+// it is, and not in a batch, if several callers wait for it, if it is for a sliding window log, if it also
+// takes units for later requests, if it has a Penalty, or if it does not decide a request for a single key.
 func (c *conn) batched(calls []*call) []*call {
 	if !c.oneServer || len(calls) == 1 {
 		return calls

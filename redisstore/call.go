@@ -26,7 +26,7 @@ type call struct {
 	sent     bool      // whether the call was put into a pipeline; after that, no further caller can join the call
 	pipeline uint64    // the number of the pipeline that contains the call, if sent
 	in       *pipeline // the pipeline that contains the call, if sent
-	dropped  bool      // whether a caller left after the arguments were made, so that they must not charge its units
+	dropped  bool      // whether a caller left after the arguments were made; they are then changed to charge nothing for it
 	tries    int       // how many attempts to send the call have started
 
 	cmd   noRetry // the command that was made last for this call
@@ -43,16 +43,16 @@ type call struct {
 // shared describes a call that several callers of one key may share: the key, and how many units each
 // caller wants.
 type shared struct {
-	keyQueue *keyQueue // the calls for the same key; nil for a call that its caller sends itself, while no other call waits for it
+	keyQueue *keyQueue // the calls for the same key; nil for a call that its own caller sends, until another call must wait for it
 	item
 	costs []int64 // how many units each caller wants; set when the call is sent
 
-	ahead, reserve int64 // how many units to take for later requests (ahead), while at least reserve units remain in the server
+	ahead, reserve int64 // most units to take for later requests (ahead), and how many units must remain in the server (reserve)
 	lease          leaseCall
 }
 
-// tail returns the arguments of the script that follow the costs: those for taking units for later requests, or
-// those for a Penalty.
+// tail returns the arguments of the script that follow the costs: the arguments for taking units for later
+// requests, or the arguments for a Penalty, or none.
 func (s *shared) tail() []any {
 	switch {
 	case s.ahead > 0:
@@ -151,8 +151,9 @@ func newWaiter(cost int64) *waiter {
 }
 
 // free puts the waiter w back into the pool after its caller got the outcome. Another goroutine may still
-// call w.tell, but that does no harm. While w.later is nil, tell does nothing. If the next user of w has
-// set w.later already, tell passes the outcome that belongs to this next user.
+// call w.tell for this caller. That does no harm, even if the next caller uses w already: tell does nothing
+// unless the next caller has set w.later and its own call has ended. If both are true, it is right to call
+// w.later with the outcome of that call.
 func (w *waiter) free() {
 	w.outcome = outcome{}
 	w.answered.Store(false)
@@ -238,8 +239,8 @@ func (c *call) retries(now time.Time) bool {
 }
 
 // command returns the call as a command of the Redis client. The command contains the hash of the script
-// or, if whole is true, the text of the script. The client calls the function sending when it sends the
-// command. The result is valid until the method command is called again.
+// or, if whole is true, the text of the script. The client calls the function in the last parameter when it
+// sends the command. The result is valid until the method command is called again.
 func (c *call) command(ctx context.Context, env string, whole bool, sending func()) *noRetry {
 	keys, tail := c.keys, c.args
 	if shared := c.shared; shared != nil {

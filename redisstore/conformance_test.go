@@ -77,6 +77,7 @@ func conform(t *testing.T, client redis.UniversalClient, c ratelimittest.StoreCo
 
 // TestStandalone checks all promises of a Store on a single server.
 func TestStandalone(t *testing.T) {
+	t.Parallel()
 	client := startReal(t).client(t)
 	enough(t, conform(t, client, ratelimittest.StoreConfig{Schedules: soaked(160, 500), Steps: 40}))
 }
@@ -84,6 +85,7 @@ func TestStandalone(t *testing.T) {
 // TestCluster checks the same on three masters with a replica each, where the asks of one
 // call are in several slots.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	_, client := startReplicated(t)
 	enough(t, conform(t, client, ratelimittest.StoreConfig{Schedules: soaked(100, 500), Steps: 40, Seed: 1}))
 }

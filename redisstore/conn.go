@@ -137,11 +137,11 @@ func (c *conn) del(ctx context.Context, keys []string) error {
 type sending struct {
 	ctx    context.Context
 	client processor
-	wrote  func() // called when the client begins to write the calls, and perhaps again for each further call
+	wrote  func() // called when the client begins to write the calls; may also be called again for each further call
 }
 
-// The method send sends the calls and sets the reply and the error of each call. The argument by says how to
-// send them.
+// The method send sends the calls and sets the reply and the error of each call. It uses the context and the
+// client in its first parameter.
 func (c *conn) send(by sending, calls []*call) {
 	for _, call := range calls {
 		if shared := call.shared; shared != nil {
@@ -297,7 +297,7 @@ func (c *conn) learnRoutes(call *call) {
 }
 
 // results returns one result for each caller of a shared call (a call for one key that several callers may
-// join). For any other call, and for one that has failed, it returns nil. It also stores in the denial cache
+// join). For any other call, and for a failed call, it returns nil. It also stores in the denial cache
 // what the reply shows of the key, and in the leases the units that the call has taken for later requests.
 // If it cannot read the reply, it sets call.err.
 func (c *conn) results(call *call) []ratelimit.Result {
@@ -316,7 +316,7 @@ func (c *conn) results(call *call) []ratelimit.Result {
 	}
 	denied := slices.ContainsFunc(results, func(r ratelimit.Result) bool { return r.RetryAfter > 0 })
 	if penalized(shared.ask) && state.known != 'b' {
-		denied, state = false, snapshot{} // cache no denial, because the server must count the next one too
+		denied, state = false, snapshot{} // cache no denial, because the server must count the next denial too
 	}
 	c.denials.learn(call, state, denied)
 	c.stats.leased.Add(uint64(taken))

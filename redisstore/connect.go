@@ -68,7 +68,9 @@ func (s *sender) learn(c *call) {
 	if quick := c.ended-c.began < s.conn.set.timeout/quickShare; s.quick.Load() != quick {
 		s.quick.Store(quick)
 	}
-	refused := c.err != nil && classOf(c.err) == ClassDial // perhaps the server has answered the handshake with an error
+	// With ClassDial, no connection was made. The error is also a redis.Error if the server has refused a
+	// command of the handshake, but this does not count as an answer to a call.
+	refused := c.err != nil && classOf(c.err) == ClassDial
 	answered := c.err == nil || errors.As(c.err, new(redis.Error)) && !refused
 	if answered {
 		s.answers.Add(1)
@@ -248,7 +250,7 @@ func (s *Store) Ping(ctx context.Context) error {
 func (s *Store) pingOne(ctx context.Context, client *redis.Client) error {
 	conn, err := dial(ctx, client, func() {})
 	if err != nil {
-		return err // do not send a command: it would repeat the attempt to connect, perhaps until ctx ends
+		return err // do not send a command, because the client would repeat the attempt to connect, possibly until ctx ends
 	}
 	_ = conn.Close()
 	opt := client.Options()

@@ -189,6 +189,7 @@ func soaked(n, many int) int {
 // TestCustomLimiterBesideRedis has a custom limiter deny what Redis has granted, at random, and
 // compares all keys with models that replay what was not given back.
 func TestCustomLimiterBesideRedis(t *testing.T) {
+	t.Parallel()
 	t.Run("standalone", func(t *testing.T) { denyAtRandom(t, startReal(t).client(t), soaked(1500, 20_040)) })
 	t.Run("cluster", func(t *testing.T) {
 		_, client := startCluster(t)

@@ -13,8 +13,8 @@ import (
 //
 // The cache holds states rather than results, because a request for fewer units than the denied one may be
 // granted. If other processes charge the key meanwhile, even fewer units remain than the state shows, so a
-// denial by the state is still right. It is wrong only if the key was reset, or if units were given back.
-// For that reason a state is used for no longer than the duration in the field limit.
+// denial by the state is still right. It is wrong only if the key was reset, or if units were given back to
+// the key. For that reason, a state is used for no longer than the duration in the field limit.
 type denials struct {
 	limit  time.Duration
 	size   atomic.Int64 // the number of states in all shards
@@ -42,8 +42,8 @@ type denial struct {
 	plan      plan
 	state     snapshot
 
-	// warmup and penalty are those of the ask that was denied. With a Penalty, the server must count each denial, so the
-	// state is kept only if it says that the key is blocked.
+	// The fields warmup and penalty are copied from the request (ratelimit.Ask) that was denied. If it has a Penalty, the
+	// server must count each denial, so the state is kept only if it says that the key is blocked.
 	warmup  ratelimit.Warmup
 	penalty ratelimit.Penalty
 
@@ -62,7 +62,7 @@ func newDenials(set *settings) *denials {
 // shard returns the shard for the state with this identity.
 func (d *denials) shard(id stateID) *denialShard { return &d.shards[id[0]%denialShards] }
 
-// denied reports whether the denial cache shows that the server would certainly deny this ask. In that case it stores
+// denied reports whether the denial cache shows that the server would certainly deny the request a. If so, it stores
 // the denial in *res.
 func (c *conn) denied(a *ratelimit.Ask, res *ratelimit.Result) bool {
 	d := c.denials
@@ -128,8 +128,8 @@ func (d *denials) keep(id stateID, known *denial, denied bool) {
 	shard.held[id] = known
 }
 
-// makeRoom makes room for one more state in a shard. It looks at two arbitrary states and drops those that
-// have expired, so that over time all expired states are dropped. If the shard is full, it drops at least
+// makeRoom makes room for one more state in a shard. It looks at two arbitrary states and drops each of them
+// that has expired, so that over time all expired states are dropped. If the shard is full, it drops at least
 // one state. The argument now is the time by the clock of the conn.
 func (d *denials) makeRoom(shard *denialShard, now time.Duration) {
 	looked := 0

@@ -94,8 +94,8 @@ func (s *sender) directOf(key string) *call {
 	return nil
 }
 
-// makeDirect makes the direct call d and returns its result. If the call fails, makeDirect repeats it for as
-// long as that may help (the method retries says so), and ctx, the context of the caller, has not ended.
+// makeDirect makes the direct call d and returns its result. If the call fails, makeDirect repeats it, unless
+// the method retries says that this cannot help, or the context of the caller (ctx) has ended.
 func (s *sender) makeDirect(ctx context.Context, d *directCall) ([]ratelimit.Result, error) {
 	defer s.waiting.Add(-1)
 	c := &d.call

@@ -9,7 +9,7 @@
 // Cluster. In a Cluster, all states of one [ratelimit.Request.Client] are in one slot. If the
 // keys of a decision are in several slots, the Store runs one script for each slot, all at the
 // same time. If one of the scripts denies the request, the Store gives back the units that the
-// others have charged. Until then, for one round trip, other requests may be denied because
+// other scripts have charged. Until then, for one round trip, other requests may be denied because
 // these units are charged.
 //
 // If the reply to a call is lost, the call may have been charged. The Store repeats a call

@@ -164,6 +164,7 @@ func extreme() map[ratelimit.Algorithm][]ratelimit.Rate {
 
 // TestExtremes checks all promises of a Store at the extreme rates.
 func TestExtremes(t *testing.T) {
+	t.Parallel()
 	client := startReal(t).client(t)
 	conform(t, client, ratelimittest.StoreConfig{Schedules: schedules(40), Steps: 40, Rates: extreme(), Seed: 2})
 }

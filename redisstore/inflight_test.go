@@ -290,6 +290,7 @@ func TestHeldMany(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("fills a key")
 	}
+	t.Parallel()
 	client := startReal(t).client(t)
 	s := newStore(t, client, frozen())
 	const most, limit = 1 << 16, 1 << 20

@@ -14,11 +14,12 @@ import (
 //	prefix:{c<client>}:1<kind>:<rule>:<key>
 //	prefix:{k<rule>:<key>}:1<kind>
 //
-// An ask with a Client has a key of the first form if its Key equals its Client, and otherwise a key of the
-// second form. A cluster stores all keys with the same text in braces in one slot, so all states of one
-// client are together. An ask without a Client has a key of the third form. The digit 1 is the version of
-// the stored format, which the comments at the head of the scripts describe. The kind is the letter of the
-// algorithm, in upper case if the rule has a Warmup.
+// The values of <client>, <rule> and <key> are the fields Client, Rule and Key of a [ratelimit.Ask], which is
+// a request for units of one key. The key has the third form if Client is empty, the first form if Key equals
+// Client, and otherwise the second form. A cluster stores all keys with the same text in braces in one slot,
+// so all states of one client are together. The digit 1 is the version of the stored format, which the
+// comments at the head of the scripts describe. The kind is the letter of the algorithm, in upper case if the
+// rule has a Warmup.
 //
 // In each text, such as a rule or a client, the bytes in plainBytes are written as they are. Any other byte
 // becomes a % and two hexadecimal digits. A text that would become longer than 64 bytes is replaced by a #

@@ -50,7 +50,7 @@ type leaseNotes interface {
 
 const (
 	// soon decides whether a key has many requests: if a call for a key comes within this time after
-	// the previous one, it takes more units ahead of requests than that one.
+	// the previous call, it takes more units ahead of requests than the previous call did.
 	soon = 100 * time.Millisecond
 
 	// leaseTerm is how long units are kept that were taken ahead of requests and not spent; only
@@ -116,7 +116,7 @@ var (
 	ruleSeed = maphash.MakeSeed()
 )
 
-// stateIDOf returns the identity of the state that the ask names by its rule and key.
+// stateIDOf returns the identity of the state that belongs to the rule and the key of the request a.
 func stateIDOf(a *ratelimit.Ask) stateID {
 	rule := maphash.String(ruleSeed, a.Rule) // one hash is enough: there are few rules
 	return stateID{maphash.String(keySeeds[0], a.Key) ^ rule, maphash.String(keySeeds[1], a.Key) ^ rule}
@@ -132,8 +132,8 @@ func (ls *leases) of(a *ratelimit.Ask) *lease {
 	return l
 }
 
-// spend grants the ask from the units that were taken ahead of requests. It returns false if these units
-// are too few. If the field Look of the ask is true, nothing is spent.
+// spend grants the request a from the units that were taken ahead of requests. It returns false if these units
+// are too few. If the field Look of the request is true, nothing is spent.
 func (ls *leases) spend(a *ratelimit.Ask) (ratelimit.Result, bool) {
 	if ls == nil || a.N < 0 || penalized(a) {
 		return ratelimit.Result{}, false
@@ -205,9 +205,9 @@ func (ls *leases) ahead(shared *shared) (units, reserve int64, call leaseCall) {
 }
 
 // The method replace stores the lease l for the state with this id, in place of the state's old lease. If the
-// state has no old lease, replace first looks at two arbitrary leases of other states. Of these two, it drops
-// those for whose keys the server was not called during the last 2*ls.term. If there are already maxLeases
-// leases, it drops at least one of the two in any case. The caller must hold ls.mu.
+// state has no old lease, replace first looks at two arbitrary leases of other states. It drops such a lease
+// if the server was not called for its key during the last 2*ls.term. If there are already maxLeases leases,
+// it drops at least one of the two in any case. The caller must hold ls.mu.
 func (ls *leases) replace(id stateID, l *lease) {
 	if old := ls.held[id]; old != nil {
 		l.noted = old.noted && old.key == l.key

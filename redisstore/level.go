@@ -20,7 +20,7 @@ type level struct {
 }
 
 // The method window returns how many microseconds have passed, at the time of the level, since the current
-// window began. ok is false if the algorithm has no windows with fixed boundaries.
+// window began. The result ok is false if the algorithm has no windows with fixed boundaries.
 func (l *level) window(p *plan) (offset int64, ok bool) {
 	if p.kind != 'f' && p.kind != 'c' {
 		return 0, false

@@ -17,9 +17,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// holdFor is for requests with an ID whose keys are in several slots of a Cluster. The answers are recorded in
-// one of these slots. Charges in the other slots can be given back for this long, so that they can be undone if
-// the request is denied. An ask that has a Receipt, the number of its charge, has a HoldFor of its own.
+// holdFor is how long charges of a request with an ID can be given back if its keys are in several slots of a
+// Cluster. The slots without the record of the answers are charged first, and these charges are undone if the
+// request is then denied. A charge with a Receipt, by which the caller can give it back, has its own HoldFor.
 const holdFor = time.Second
 
 // A retryable is a request that is charged only once, even if the client sends it several times. A record
@@ -191,8 +191,9 @@ func (r *retryable) take(ctx context.Context) (replayed bool, err error) {
 	return false, err
 }
 
-// ending returns how the attempt has ended. othersErr is the error of the calls for the slots without the
-// record. replayed and ownErr are the results of takeOwn.
+// ending returns how the attempt has ended. The parameters replayed and ownErr are the results of takeOwn,
+// which reads or writes the record of the answers. The parameter othersErr is the error of the calls for the
+// slots without this record.
 func (r *retryable) ending(replayed bool, othersErr, ownErr error) ending {
 	switch {
 	case replayed && ownErr == nil:
@@ -225,8 +226,8 @@ func unrun(err error) bool {
 	return errors.As(err, &e) && (e.NotSent() || e.Class != ClassTimeout && e.Class != ClassConnection && e.Class != ClassOther)
 }
 
-// The method pass reports whether all items whose indexes are in parts were granted, except those in
-// shadow mode, whose denials do not count.
+// The method pass reports whether all items whose indexes are in parts were granted. Items in shadow mode are
+// left out, because their denials do not count.
 func (r *retryable) pass(parts ...[]int) bool {
 	for _, part := range parts {
 		for _, i := range part {
@@ -285,8 +286,8 @@ func (r *retryable) takeOthers(ctx context.Context, mode int) error {
 }
 
 // takeOwn runs the script in the slot of the record. The script looks for the record. If there is no
-// record, the script decides the items in that slot and writes the record. replayed is true if there was a
-// record.
+// record, the script decides the items in that slot and writes the record. The result replayed is true if
+// there was a record.
 func (r *retryable) takeOwn(ctx context.Context, mode int) (replayed bool, err error) {
 	some := r.some(r.own)
 	keys, args, needs := r.store.arguments(some, mode|withReceipts)

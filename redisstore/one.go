@@ -14,8 +14,8 @@ import (
 // which this process computes the results. General code after the fast path decides in all other cases.
 var oneScripts = oneScriptsWith("")
 
-// penalOneScripts returns the same scripts for asks with a Penalty. Their fast path decides only if it grants
-// every request of the call, because it does not count denials.
+// penalOneScripts returns the same scripts for requests with a Penalty. Their fast path decides only if it
+// grants every request of the call, because it does not count denials.
 var penalOneScripts = sync.OnceValue(func() map[byte]*script { return oneScriptsWith(strikeLua + penaltyOneLua) })
 
 // oneScriptsWith returns the scripts that decide one key. The Lua text in first is put before the fast path.
@@ -34,7 +34,7 @@ func oneScriptOf(kind byte, fast, general string) *script {
 }
 
 // env returns the first argument of the scripts that charge. It is empty, except in a test that sets the clock:
-// then it has the time, and what else such a test may set.
+// then it contains the time, and the other settings that such a test can change.
 func (s *settings) env() string {
 	if s.now == nil {
 		return ""
@@ -206,9 +206,9 @@ const maxDigits = 18
 // form.
 var errNoState = errors.New("the script replied something that is no state")
 
-// levelIn returns the level of the key according to a reply of the fast path. charged is true if the level
-// is the state after the charge. That is so if the call charged units for its only caller. Otherwise the
-// level is the state before the charge, at the server's time.
+// levelIn returns the level of the key according to a reply of the fast path. If the call charged units for its
+// only caller, the level is the state after the charge, and the result charged is true. Otherwise the level is
+// the state before the charge, at the server's time.
 func levelIn(p *plan, reply fastReply) (l level, charged bool, err error) {
 	var numbers [8]int64 // first the server's time, unless charged is true; then the state
 	n := parse(&numbers, parse(&numbers, 0, reply.now), reply.state)

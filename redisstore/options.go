@@ -68,8 +68,8 @@ func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout 
 //
 // The cache does not deny a request that the server would grant, with one exception: if another
 // process resets or pardons the key, or gives back units of the key, this process may deny requests for up
-// to d longer. The RetryAfter of a denial from the cache may be longer than that of the server, by at
-// most the time that the remembered call took.
+// to d longer. The RetryAfter of a denial from the cache may be longer than the server's RetryAfter would be,
+// by at most the time that the remembered call took.
 func WithDenialCache(d time.Duration) Option { return func(s *settings) { s.denials = d } }
 
 // WithLeases lets the store take units ahead. For a key with many requests, a call that is needed
@@ -78,10 +78,10 @@ func WithDenialCache(d time.Duration) Option { return func(s *settings) { s.deni
 // Units that are not spent within half a second are given back, and [Store.Close] gives back all.
 // The default is 0: no units are taken ahead.
 //
-// Units are charged before they are spent, perhaps in an earlier window. In one window, therefore,
-// each process that uses this option may grant more units than the limit: at most as many more as
-// the argument says. In the long run, the limit is not exceeded. A process may deny requests
-// because another process has taken the units ahead.
+// Units may be charged in one window and spent in the next one. In the next window, each process that
+// uses this option may therefore grant more units than the limit: at most as many more as the argument
+// says. In the long run, the limit is not exceeded. A process may deny requests because another process
+// has taken the units ahead.
 //
 // The more requests a key has, the more units are taken ahead, but at most an eighth of the units that
 // remain. Near the limit, therefore, each request calls the server. No units are taken ahead for a leaky

@@ -18,12 +18,12 @@ import (
 // maxOverrides is the largest number of overrides that a limiter may have in the server.
 const maxOverrides = 10_000
 
-// maxInstant is the last microsecond after the Unix epoch that a double, the number type of Lua, holds exactly. For an
-// override that ends later, the script is told no end, so the server never removes the override.
+// maxInstant is the last microsecond after the Unix epoch that a double, the number type of Lua, holds exactly. An override
+// that ends later is passed to the script as an override without an end, so the server never removes it.
 const maxInstant = 1<<53 - 1
 
 // overrideKeys returns the names of the four keys in the server that have the overrides of a limiter; see override.lua. No
-// state has such a name: in the braces, the names of states begin with c or k, and these names with o.
+// state has such a name: the text in braces begins with o here, but with c or k in the name of a state.
 func (s *settings) overrideKeys(limiter string) []string {
 	var b strings.Builder
 	b.WriteString(s.prefix + ":{o")
@@ -158,8 +158,8 @@ func appendOverride(args []any, path string, o ratelimit.Override) ([]any, error
 // withLength returns s with its length in bytes and a colon before it. Several such texts can be joined and taken apart again.
 func withLength(s string) string { return strconv.Itoa(len(s)) + ":" + s }
 
-// prefixOf returns the address or prefix in text in a normal form: it returns the same result for all texts that mean the
-// same addresses. ok is false if text is neither an address nor a prefix.
+// prefixOf returns the normal form of a text that is an address or a prefix: the same result for all texts that mean the
+// same addresses. For any other text, the result ok is false.
 func prefixOf(text string) (prefix string, ok bool) {
 	if addr, err := netip.ParseAddr(text); err == nil {
 		return addr.Unmap().WithZone("").String(), true

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -461,5 +462,56 @@ func TestOperate(t *testing.T) {
 			}
 			return nil
 		})
+	})
+}
+
+// TestOverridesServerKilled kills the server while a process reads the list. The process goes on to decide by its copy, and
+// obeys what is in the list when the server is back, without its data.
+func TestOverridesServerKilled(t *testing.T) {
+	srv := startReal(t)
+	p := startProxy(t, srv.addr)
+	clock := ratelimit.NewFakeClock(time.Now())
+	limiter := func(addr string) *ratelimit.RateLimiter {
+		client := redis.NewClient(&redis.Options{Addr: addr})
+		t.Cleanup(func() { _ = client.Close() })
+		l, err := ratelimit.New([]ratelimit.Rule{{Name: "all", Endpoint: "*", Rate: ratelimit.PerDay(1000)}}, nil,
+			ratelimit.WithStore(newStore(t, client, redisstore.WithTimeout(time.Second))), ratelimit.WithName("shop"),
+			ratelimit.WithOverrides(), ratelimit.WithFailurePolicy(ratelimit.FailClosed), ratelimit.WithClock(clock))
+		require.NoError(t, err)
+		return l
+	}
+	operator, reader := limiter(srv.addr), limiter(p.addr)
+	allow := func(client string) ratelimit.Result {
+		clock.Advance(2 * time.Second) // a decision begins to read the list if that was last done more than a second ago
+		return reader.Allow(client, "/")
+	}
+	require.NoError(t, operator.Override(t.Context(), blockOf("alice")))
+	_, err := reader.Overrides(t.Context())
+	require.NoError(t, err)
+
+	p.will(drops, 1)
+	require.Equal(t, ratelimit.ReasonOverride, allow("alice").Reason)
+	until(t, func(context.Context) error {
+		if p.met.Load() == 0 {
+			return errors.New("the list is not read")
+		}
+		return nil
+	})
+	srv.kill(t)
+	for range 100 {
+		require.Equal(t, ratelimit.ReasonOverride, allow("alice").Reason)
+	}
+	require.True(t, allow("bob").Degraded)
+	require.ErrorIs(t, reader.Override(t.Context(), blockOf("bob")), ratelimit.ErrStore)
+	require.Empty(t, allow("bob").Reason)
+
+	srv.run(t)
+	srv.await(t)
+	until(t, func(ctx context.Context) error { return operator.Override(ctx, blockOf("bob")) })
+	until(t, func(context.Context) error {
+		if alice, bob := allow("alice"), allow("bob"); !alice.Allowed || bob.Reason != ratelimit.ReasonOverride {
+			return fmt.Errorf("alice has %v, bob %v", alice, bob)
+		}
+		return nil
 	})
 }

@@ -90,8 +90,8 @@ func (p *partial) Unwrap() error { return p.error }
 // joinFailures joins the errors of several calls. errs[i] is the error of the call for the items at the
 // indexes in parts[i]. joinFailures returns nil if no call failed, and the error of ctx if ctx has ended.
 // Otherwise it returns a partial that names the failed parts of the Cluster and wraps the first of their
-// errors. If the method Answered of an error returns true, the server of that part works. The partial names
-// the parts with such errors only if there are no other errors.
+// errors. If the method Answered of an error returns true, the server of that part works although the call
+// failed. Parts with such errors are named only if no part has another error.
 func joinFailures(ctx context.Context, errs []error, items []item, parts [][]int) error {
 	var failed, answered partial
 	for i, err := range errs {
@@ -177,7 +177,7 @@ func inParallel(n int, do func(i int)) {
 
 // takeInSeveral decides items that are in several slots. It runs one script for each group of items; parts
 // contains the groups. If a script denies its items or fails, takeInSeveral gives back the units that the
-// other scripts have charged. mode is 0, or rehearsing for a dry run that charges nothing.
+// other scripts have charged. The parameter mode is 0, or rehearsing for a dry run that charges nothing.
 func (s *Store) takeInSeveral(ctx context.Context, items []item, parts [][]int, mode int) ([]ratelimit.Result, error) {
 	answers := make([]answer, len(items))
 	errs := make([]error, len(parts))
@@ -247,8 +247,9 @@ func (s *Store) keepHolds(ctx context.Context, items []item, answers []answer, p
 	return joinFailures(ctx, errs, items, parts)
 }
 
-// giveBack gives back the charges of a request that was denied: those that the slice answers reports. It does so
-// even if ctx has ended. If the call to give them back fails, the units stay charged.
+// giveBack gives back charges that a decision in several slots has made for nothing, for example because another
+// slot denied the request. The parameter answers says which items were charged. The units are given back even if
+// ctx has ended. If the call for this fails, they stay charged.
 func (s *Store) giveBack(ctx context.Context, items []item, answers []answer, parts [][]int) {
 	ctx = context.WithoutCancel(ctx)
 	inParallel(len(parts), func(i int) {

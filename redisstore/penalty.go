@@ -59,7 +59,7 @@ func checkPenalty(a *ratelimit.Ask) (err error) {
 }
 
 // strikes reports whether a denial of the ask is a strike: whether it counts toward the number of denials after which the
-// Penalty blocks the key. Denials by a block are never strikes, nor are those of a call that only looks.
+// Penalty blocks the key. Denials by a block are never strikes. Denials of a call that only looks are no strikes either.
 func strikes(a *ratelimit.Ask) bool {
 	return penalized(a) && !a.NoStrike && a.N > 0
 }
@@ -71,7 +71,7 @@ func penaltyArgs(args []any, p ratelimit.Penalty) []any {
 
 // addPenalties appends to keys and args what the Lua file penalty.lua needs for the items that have a Penalty. It returns
 // the family penal, which makes this file a part of the script. If no item has a Penalty, it appends nothing and returns 0.
-// mode is the sum of the modes of the script.
+// The parameter mode is the sum of the modes of the script.
 func addPenalties(items []item, mode int, keys []string, args []any) ([]string, []any, family) {
 	n := 0
 	for i := range items {
@@ -125,8 +125,8 @@ func (s *Store) Pardon(ctx context.Context, asks []ratelimit.Ask) error {
 	return s.deleteKeys(ctx, asks, func(key string) []string { return []string{penaltyKey(key)} })
 }
 
-// deleteKeys deletes keys in the server: for each ask, those that the parameter of, a function, returns for the name of the
-// ask's state. It also drops what the denial cache of this process has about these states.
+// deleteKeys deletes keys in the server. For each ask, it calls the function in the last parameter with the name of the ask's
+// state, and deletes the keys that the function returns. It also drops what this process's denial cache has about the states.
 func (s *Store) deleteKeys(ctx context.Context, asks []ratelimit.Ask, of func(key string) []string) error {
 	items := make([]item, len(asks))
 	ctx, err := s.checkContext(ctx)
@@ -159,7 +159,7 @@ type block struct {
 	retry, reset time.Duration // the RetryAfter and the ResetAfter of the denial
 }
 
-// recordBlock records in s that a request for n units was denied because its key is blocked. a is the answer that says so.
+// recordBlock records in s that a request for n units was denied because its key is blocked. The answer to this request is a.
 func (s *snapshot) recordBlock(a *answer, n int64) {
 	s.known, s.block = 'b', block{max(n, 1), inMicros(a.block), a.retry, a.reset}
 }
@@ -180,8 +180,8 @@ func (b *block) deny(p *plan, n, longest, shortest int64, res *ratelimit.Result)
 }
 
 // learnBlock stores in the denial cache that the key of the item is blocked, if the answer a says so. The call that brought
-// the answer was made between began and ended. resets is how many resets there were before the call: if there are more now,
-// learnBlock stores nothing, because one of them may have ended the block.
+// the answer was made between began and ended. The parameter resets is the count of resets before the call: if the count has
+// grown since then, learnBlock stores nothing, because one of these resets may have ended the block.
 func (d *denials) learnBlock(it *item, a *answer, began, ended time.Duration, resets int64) {
 	if d == nil || a.block == 0 || resets != d.resets.Load() {
 		return

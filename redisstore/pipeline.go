@@ -123,8 +123,8 @@ func (s *sender) runPipeline(p *pipeline) {
 }
 
 // finish ends the calls of the pipeline p. It returns the calls that are done, and the calls to send again.
-// If p was abandoned, because no caller waits for it any more, its calls were ended then: finish returns all
-// of them in the result late.
+// If p was abandoned, because no caller waits for it any more, its calls have already ended, and finish
+// returns all of them in the result late.
 func (s *sender) finish(p *pipeline) (done, again, late []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -81,8 +81,8 @@ func (ls *leases) giveBack(key string, lots ...lot) {
 }
 
 // The method refund gives back the lots of r, one after the other. If a call fails, the server may still have
-// given the units back. So the next try has the same number: if the server has seen this number, it does
-// nothing.
+// given the units back. Each return of a lot therefore has a number, and a repeated try uses the same number
+// again: if the server has already seen this number, it does nothing.
 func (ls *leases) refund(r *refund) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -112,7 +112,7 @@ func (ls *leases) refund(r *refund) {
 	delete(ls.refunds, r.key)
 }
 
-// close gives all units that were taken ahead of requests back, and waits until that is done or has failed.
+// close gives back all units that were taken ahead of requests, and waits until that is done or has failed.
 // Later calls take no units ahead of requests. If units could not be given back, the error says how many, and
 // close may be called again.
 func (ls *leases) close() error {
@@ -160,7 +160,7 @@ func (ls *leases) close() error {
 	return fmt.Errorf("redisstore: %d units that were taken ahead could not be given back%s: %w", units, more, ls.failed)
 }
 
-// forgetNotes deletes the notes of this store in the server, except those that are still needed to give units
+// forgetNotes deletes the notes of this store in the server, except notes that are still needed to give units
 // back. It stops at the first error: the server drops the remaining notes when they are old. The caller must
 // hold ls.mu.
 func (ls *leases) forgetNotes() {

@@ -9,7 +9,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// An answer is the part of a script's reply that contains the decision on one ask.
+// An answer is the part of a script's reply that contains the decision on one ask (a request for units of one key).
 type answer struct {
 	granted             bool
 	left                int64         // how many units remain for the key
@@ -78,8 +78,8 @@ type reader struct {
 	err   error // the first error that occurred while reading, or nil
 }
 
-// The method answer reads the five values with which each answer in a reply begins. The first is 1 for a grant and 0 for a
-// denial. If a block denies the request, it is how many microseconds the block still lasts, plus 1.
+// The method answer reads the five values with which each answer in a reply begins. The first value is 1 for a grant and 0
+// for a denial. If a block denies the request, the first value is how many microseconds the block still lasts, plus 1.
 func (r *reader) answer() (a answer) {
 	verdict := r.number()
 	a.granted, a.left = verdict == 1, r.number()

@@ -89,7 +89,7 @@ const (
 	windows
 	logs
 	held
-	warms // warmup.lua, which wraps the algorithms for keys that warm up
+	warms // warmup.lua, which wraps the algorithms for keys that warm up: whose limit is lower at first, and grows
 	penal // penalty.lua, which wraps the decision if an ask has a Penalty
 
 	families = 1 << iota // the number of possible sets of files
@@ -113,7 +113,7 @@ func (s *scripts) of(f family) *script {
 	return s.made[f].Load()
 }
 
-// takeScripts decide several asks together: they charge all of them or none.
+// takeScripts decide several asks (requests for units of one key each) together: they charge all asks or none.
 var takeScripts = scripts{text: func(f family) string {
 	fast := takeTogetherLua
 	if f&(logs|held) != 0 {
@@ -127,7 +127,7 @@ var onceScripts = scripts{text: func(f family) string {
 	return startLua + onceLua + deciding(f, "") + onceEndLua
 }}
 
-// overrideScript changes the overrides of a limiter, and overridesScript reads what has changed.
+// overrideScript changes the list of overrides of a limiter, and overridesScript reads what has changed in it.
 var (
 	overrideScript  = newScript(startLua + overrideLua)
 	overridesScript = newScript(startLua + overridesLua)
@@ -136,8 +136,8 @@ var (
 // strikesScript counts denials toward the Penalties of several keys. Other scripts have made these denials before.
 var strikesScript = newScript(startLua + strikeLua + strikesLua)
 
-// deciding returns the part of a script that decides several asks. fast is the text of its fast path: short code for
-// common states of the keys; it may be empty.
+// deciding returns the part of a script that decides several asks. The parameter fast is the text of the script's fast path,
+// which is short code for common states of the keys. It may be empty.
 func deciding(f family, fast string) string {
 	text := fast + generalLua(f) + takeLua
 	if f&penal != 0 {

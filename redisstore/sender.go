@@ -102,8 +102,8 @@ func (s *sender) ask(ctx context.Context, it *item) ([]ratelimit.Result, error) 
 	return o.results, o.err
 }
 
-// The method join returns the call, perhaps shared with other callers, that will decide the given
-// item (a request for units of one key). The caller must hold s.mu.
+// The method join returns the call that will decide the given item (a request for units of one key). Other
+// callers may share this call. The caller must hold s.mu.
 func (s *sender) join(it *item) *call {
 	key := it.key.text
 	queue := s.keyQueues[key]
@@ -203,8 +203,8 @@ func (s *sender) arm(d time.Duration) {
 
 // expire runs when the alarm goes off: a timer for the earliest deadline of a caller. It answers the callers that
 // have waited for the whole timeout. If a caller has left and given a function (the field later of its waiter),
-// expire passes the error of the timeout to this function. It abandons pipelines that no caller waits for: these
-// no longer count as under way, so that new pipelines can start.
+// expire passes the error of the timeout to this function. It abandons the pipelines that no caller waits for:
+// they no longer count as under way, so that new pipelines can start.
 func (s *sender) expire() {
 	for _, w := range s.expired() {
 		w.tell()

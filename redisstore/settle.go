@@ -81,8 +81,9 @@ func (s *Store) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 	return joinSettled(ctx, errs, items, parts)
 }
 
-// joinSettled joins the errors of the calls for several slots. If no call has failed, but a request that was to
-// count as in flight for longer no longer counted, the result matches [ratelimit.ErrSettled].
+// joinSettled joins the errors of the calls for several slots. Some of these calls extend the time for which a
+// request counts as in flight. If such a call came after that time was over, and no call has failed, the result
+// matches [ratelimit.ErrSettled].
 func joinSettled(ctx context.Context, errs []error, items []item, parts [][]int) error {
 	var over error
 	for i, err := range errs {
@@ -130,10 +131,10 @@ func (s *Store) newSettlement(n int) *settlement {
 	return &settlement{keys: make([]string, 0, 2*n), lists: make([]string, 0, n), args: append(make([]any, 0, 1+7*n), s.env())}
 }
 
-// The method add adds to the arguments of the script the charge that the given item names. The argument n is
-// how many units were charged, or 0 if the script reads this from the receipt. The argument stay is how many of
-// them remain charged. If a decision in several slots gives its own charge back, a is the answer that reported
-// the charge; otherwise a is an empty answer.
+// The method add adds a charge to the arguments of the script: the charge that the field id of the item names.
+// The argument n is how many units were charged, or 0 if the script reads this number from the receipt. The
+// argument stay is how many of these units remain charged. The last argument is an empty answer, except if a
+// decision in several slots gives its own charge back: then it is the answer that reported the charge.
 func (c *settlement) add(it *item, n, stay int64, a *answer) {
 	c.keys, c.lists = append(c.keys, it.key.text), append(c.lists, receiptsKey(it.key.text))
 	if it.warmup != "" {
@@ -143,8 +144,8 @@ func (c *settlement) add(it *item, n, stay int64, a *answer) {
 	c.args = append(c.args, it.letter(), strconv.FormatUint(it.id, 10), n, stay, a.at, a.before, a.after)
 }
 
-// The method addHold adds to the arguments of the script the hold that the given item names, which counts n units as in
-// flight. If stay is 0, the hold ends, and otherwise it lasts for the Per of its rate from now on.
+// The method addHold adds a hold, which counts n units as in flight, to the arguments of the script: the hold that the field
+// id of the item names. If stay is 0, the hold ends. Otherwise it lasts for the Per of its rate from now on.
 func (c *settlement) addHold(it *item, n, stay int64) {
 	c.add(it, n, stay, &answer{at: strconv.FormatInt(it.unit, 10)})
 }

@@ -26,8 +26,8 @@ func snapshotOf(p *plan, l *level) snapshot {
 		return snapshot{known: 'l', at: l.at, level: *l}
 	case l.left(p) != 0:
 		// Units are left, so only a request for several units can be denied next. It may have to wait until
-		// several entries leave the log, but a level contains only the oldest entry. So its wait is not
-		// known, and nothing is recorded.
+		// several entries leave the log, but a level contains only the oldest entry. So the wait of such a
+		// request is not known, and nothing is recorded.
 		return snapshot{at: l.at}
 	}
 	return snapshot{known: 'd', at: l.at, retry: l.wait(p, 1), reset: l.reset(p)}
@@ -41,10 +41,11 @@ func (s *snapshot) recordDenial(a *answer) {
 	}
 }
 
-// deny reports whether the server would certainly deny n units; n is at least 1, and p is the plan of the
-// snapshot. In that case it stores the denial in *res. The time since the instant of the snapshot is
-// between shortest and longest, in microseconds. The time longest decides whether to deny, so that no
-// request is denied that the server would grant. The time shortest decides how long the caller must wait.
+// deny reports whether the server would certainly deny a request for n units, at least 1. If so, it stores the
+// denial in *res. The parameter p is the plan (the rate) of the snapshot. It is not known exactly how much time
+// has passed since the instant of the snapshot: the parameters longest and shortest are the limits of this time,
+// in microseconds. With the longest time, deny computes whether to deny, so that no request is denied that the
+// server would grant. With the shortest time, it computes how long the caller must wait.
 func (s *snapshot) deny(p *plan, n, longest, shortest int64, res *ratelimit.Result) bool {
 	switch {
 	case s.known == 'l':

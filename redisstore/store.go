@@ -75,8 +75,8 @@ func (s *Store) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error {
 // are in several slots of a Cluster and one of them is denied, the units of the other asks may stay
 // charged until Take has given them back.
 //
-// Take returns within the time of [WithTimeout], or within twice that if its call had to wait for an
-// earlier one or if it has to give units back. If ctx ends, Take returns at once, with one exception: if
+// Take returns within the time of [WithTimeout]. It may take twice as long if its call had to wait for an
+// earlier call, or if it has to give units back. If ctx ends, Take returns at once, with one exception: if
 // few callers wait and the server answered the previous call quickly, the goroutine of the caller sends
 // the call itself. It then returns when the reply comes, or after the time of [WithTimeout].
 //
@@ -117,8 +117,8 @@ func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Res
 	return nil, &ratelimit.ConfigError{Field: "look", Value: "true and false", Reason: "must be the same in all asks of one call"}
 }
 
-// takeAll decides the items, which may be in several slots. mode is 0, or rehearsing for a dry run that
-// charges nothing.
+// takeAll decides the items, which may be in several slots. The parameter mode is 0, or rehearsing for a dry
+// run that charges nothing.
 func (s *Store) takeAll(ctx context.Context, items []item, mode int) ([]ratelimit.Result, error) {
 	switch parts := s.routing.parts(items); len(parts) {
 	case 0:
@@ -280,7 +280,8 @@ const (
 )
 
 // The method take runs the script that decides the items, which must be in one slot, and returns the reply
-// of the script. mode is a sum of modes; take adds withReceipts and withWarmup if the items need them.
+// of the script. The parameter mode is a sum of modes; take adds withReceipts and withWarmup if the items need
+// these modes.
 func (s *Store) take(ctx context.Context, items []item, mode int) (any, error) {
 	keys, args, needs := s.arguments(items, mode)
 	return s.conn.run(ctx, takeScripts.of(needs), keys, args)

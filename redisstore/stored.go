@@ -31,7 +31,7 @@ func (s *Store) Pattern() string {
 }
 
 // Stored describes the state whose key in the server has this name, as far as the name shows it. It makes no
-// call to the server. ok is false if no state has a key of this form.
+// call to the server. The result ok is false if no state has a key of this form.
 func (s *Store) Stored(name string) (found Stored, ok bool) {
 	found.Name = name
 	letter, tag, rest, ok := s.splitName(name)

@@ -9,8 +9,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A costsFlag is a flag that says what each request costs: a number for its cost in requests, or unit=number for its
-// cost in another unit. It may be repeated.
+// A costsFlag is a flag that says what each request costs. Its value is a number, for limits that count requests, or
+// unit=number, for limits that count another unit such as tokens. The flag may be repeated.
 type costsFlag struct {
 	value    int // cost in requests
 	maxValue int
@@ -40,7 +40,7 @@ func (f *costsFlag) Set(text string) error {
 	return nil
 }
 
-// check returns a usageError if a cost has a unit that none of the rules counts, because such a cost would change nothing.
+// check returns a usageError if a cost has a unit that no rule counts, because such a cost would change nothing.
 func (f *costsFlag) check(rules []ratelimit.Rule) error {
 	for _, c := range f.costs {
 		if !counts(rules, c.Unit) {
@@ -59,7 +59,7 @@ func allRules(l *ratelimit.RateLimiter) []ratelimit.Rule {
 	return rules
 }
 
-// counts reports whether one of the rules counts this unit.
+// counts reports whether at least one of the rules counts the given unit.
 func counts(rules []ratelimit.Rule, unit string) bool {
 	return slices.ContainsFunc(rules, func(r ratelimit.Rule) bool { return r.Unit == unit })
 }

@@ -194,7 +194,7 @@ func printExplanation(t *terminal, e *ratelimit.Explanation, at time.Time) error
 	return err
 }
 
-// notAsked says why the rule r does not decide on the request.
+// notAsked returns a text that says why the rule r does not decide on the request.
 func notAsked(r *ratelimit.RuleExplanation) string {
 	if r.AnsweredBy == "uncounted" {
 		return fmt.Sprintf("the request has no %s; see -cost %s=NUMBER", r.Unit, r.Unit)
@@ -202,7 +202,7 @@ func notAsked(r *ratelimit.RuleExplanation) string {
 	return "counts what is running, and a log does not say how long it runs"
 }
 
-// quote returns text in quotation marks. Unprintable characters are escaped.
+// quote returns the given text in quotation marks, with its unprintable characters escaped.
 func quote(text string) string { return `"` + plain(text) + `"` }
 
 func stateText(state string) string {
@@ -215,7 +215,8 @@ func stateText(state string) string {
 	return state
 }
 
-// answer says in words whether a request was granted and, if it was denied, when to send the request again.
+// answer says in words whether a request was granted. For a denied request, it also says when to send the request
+// again.
 func answer(r ratelimit.Result) string {
 	switch {
 	case r.Allowed && r.Delay > 0:

@@ -25,8 +25,8 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-// plainJSON replaces each unprintable rune of a JSON text, except line ends, by an escape such as \u009b. These
-// runes occur only inside JSON strings, so the text stays valid JSON with the same meaning.
+// plainJSON replaces each unprintable rune of a JSON text, except line ends, by an escape such as \u009b.
+// Unprintable runes occur only inside JSON strings. So the text stays valid JSON with the same meaning.
 func plainJSON(text []byte) []byte {
 	var b bytes.Buffer
 	for _, r := range string(text) {

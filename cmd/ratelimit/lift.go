@@ -79,15 +79,15 @@ type overridesJSON struct {
 	Overrides []overrideJSON `json:"overrides"`
 }
 
-// same reports whether the override o has the client and the address of the override whom. If whom names rules, o must also
-// be for exactly these rules.
+// same compares two overrides. It reports whether both are for the same client and the same address. If the second override
+// names rules, the first override must also be for exactly these rules.
 func same(o, whom *ratelimit.Override) bool {
 	rules := func(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
 	return o.Client == whom.Client && o.IP == whom.IP && (len(whom.Rules) == 0 || slices.Equal(rules(o.Rules), rules(whom.Rules)))
 }
 
-// canonical returns o with its IP in the spelling that limiters store. To find this spelling, it sets an override in a limiter
-// of its own, and reads the override back.
+// canonical returns the override o with its IP in the spelling that limiters store. To find this spelling, it makes a limiter,
+// sets an override with the same IP, and reads this override back.
 func canonical(ctx context.Context, o ratelimit.Override) (ratelimit.Override, error) {
 	if o.IP == "" {
 		return o, nil
@@ -200,8 +200,8 @@ func printOverridesJSON(t *terminal, s *target, all []ratelimit.Override) error 
 	return t.printJSON(out)
 }
 
-// wide returns the width of the terminal. If the output is not a terminal, it returns a width at which no table is cut, so that
-// the names in the tables are whole and can be pasted.
+// wide returns a width for tables. If the output is a terminal, this is the width of the terminal. Otherwise the width is so
+// large that no table is cut, and the names in the tables are whole and can be pasted.
 func wide(t *terminal) int {
 	if isTerminal(t.out) {
 		return t.width
@@ -209,7 +209,7 @@ func wide(t *terminal) int {
 	return math.MaxInt32
 }
 
-// overrideRows returns the rows of a table of overrides, which begins with a header.
+// overrideRows returns a table of overrides as rows. The first row is the header.
 func overrideRows(all []ratelimit.Override, now time.Time) [][]string {
 	rows := [][]string{{"whom", "effect", "rules", "until", "note"}}
 	for _, o := range all {
@@ -242,7 +242,7 @@ func runPardon(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	}
 	defer s.close()
 	done, others := s.penalized(&o)
-	if err := s.set(ctx, o); err != nil { // the error also names the rules that do not exist
+	if err := s.set(ctx, o); err != nil { // this error also says which of the named rules do not exist
 		return err
 	}
 	if len(done) == 0 && len(others) == 0 {
@@ -269,9 +269,10 @@ func runPardon(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	return nil
 }
 
-// penalized returns the names of the rules with a penalty that the pardon o names, or of all rules with a penalty if it names
-// none. The list done has those that o pardons: rules whose keys are a single client, or a single address. The list others has
-// the rest, whose keys are not those of one client or address alone.
+// penalized looks for the rules that have a penalty. If the pardon o names rules, it looks only among these rules. The list
+// done has the names of the rules to which the pardon applies: the keys of these rules are single clients or, if the pardon is
+// for an address, single addresses. The list others has the names of all other rules with a penalty: the pardon does not apply
+// to their keys.
 func (t *target) penalized(o *ratelimit.Override) (done, others []string) {
 	key := ratelimit.KeyUser
 	if o.IP != "" {

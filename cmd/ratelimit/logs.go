@@ -79,8 +79,8 @@ func (f *logFlags) options() (accesslog.Options, error) {
 	return o, nil
 }
 
-// checkUnits returns a usageError if the flag -field names a unit that no rule in the limiters of the players counts. A player
-// may be nil.
+// checkUnits returns a usageError if the flag -field names a unit that no rule counts. It looks at the rules of the players'
+// limiters. A player may be nil.
 func (f *logFlags) checkUnits(players ...*replay.Player) error {
 	var rules []ratelimit.Rule
 	for _, p := range players {
@@ -179,8 +179,8 @@ func readLog(
 	}
 }
 
-// printBroken prints those lines of a log that could not be read: the first few of them, and how many others
-// there are.
+// printBroken prints the first few of the lines of a log that could not be read. It also prints how many further lines could
+// not be read.
 func (t *terminal) printBroken(path string, c *accesslog.Counts) {
 	for _, line := range c.Examples {
 		fmt.Fprintln(t.err, fit(fmt.Sprintf("%s: %s", plain(path), plain(line.Error())), t.width))

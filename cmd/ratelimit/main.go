@@ -44,7 +44,7 @@ const (
 type command struct {
 	name     string
 	summary  string // one line in the list of commands
-	examples string // commands to try, one a line, at the top of the -h page
+	examples string // commands to try, each on a line, at the top of the -h page
 	about    string // description of the command, below the examples on the -h page
 
 	// The function run executes the command. It defines its flags on fs, calls the function parse with the arguments,
@@ -109,8 +109,8 @@ func run(ctx context.Context, t *terminal, args []string) int {
 	return exitFailed
 }
 
-// parse reads the flags of fs, which may stand anywhere among the arguments. It returns the arguments that are not
-// flags. If there are fewer than minArgs or more than maxArgs of these, the error is a usageError.
+// parse reads the flags of fs, which may stand anywhere among the arguments. It returns all other arguments. If
+// there are fewer than minArgs or more than maxArgs other arguments, the error is a usageError.
 func parse(fs *flag.FlagSet, args []string, minArgs, maxArgs int) (others []string, err error) {
 	for {
 		if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {

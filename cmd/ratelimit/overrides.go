@@ -77,7 +77,8 @@ Without -note, the note says who you are: user@host. The server is
 redis://127.0.0.1:6379/0 if none is given.
 `
 
-// whomFlags hold the flags that name the limiter, and the client or the addresses, whose overrides a command reads or changes.
+// whomFlags hold the flags that say which overrides a command reads or changes. The flags name the limiter that has the
+// overrides, and the client or the addresses for which the overrides are.
 type whomFlags struct {
 	server     *serverFlags
 	redis      *string
@@ -103,7 +104,8 @@ func newWhomFlags(fs *flag.FlagSet) *whomFlags {
 	return w
 }
 
-// A commaFlag adds the values that stand between commas to a list.
+// A commaFlag is a flag with a list as its value. Each use of the flag adds values to the list. Several values have commas
+// between them.
 type commaFlag listFlag
 
 func (c *commaFlag) String() string { return "" }
@@ -114,17 +116,17 @@ func (c *commaFlag) Set(text string) error {
 	return nil
 }
 
-// A target is a limiter whose overrides are kept in a Redis server, where a command reads or changes them.
+// A target is a limiter with its overrides, which a command reads or changes. The overrides are kept in a Redis server.
 type target struct {
 	*server
 	name    string
-	limiter *ratelimit.RateLimiter // has the rules of the file -config; without this flag, one rule that decides nothing
+	limiter *ratelimit.RateLimiter // has the rules of the file in the flag -config; without this flag, one rule that decides nothing
 	now     time.Time              // time of the server
 	list    []ratelimit.Override   // all overrides in the server that have not ended
 }
 
-// open connects to the server, and reads the overrides of the limiter there. urls are the arguments that name a server. If whom
-// is true, the flag -client or -ip must be given.
+// open connects to the server, and reads the overrides of the limiter there. The parameter urls has the arguments that name a
+// server. If the parameter whom is true, the flag -client or the flag -ip must be given.
 func (w *whomFlags) open(ctx context.Context, urls []string, whom bool) (*target, error) {
 	if *w.redis != "" {
 		urls = append([]string{*w.redis}, urls...)
@@ -144,7 +146,7 @@ func (w *whomFlags) open(ctx context.Context, urls []string, whom bool) (*target
 	}
 	opts := []ratelimit.Option{ratelimit.WithName(*w.server.name)}
 	if *w.config != "" {
-		if _, _, err := loadRules(*w.config, opts...); err != nil { // reports a bad file before connecting to the server
+		if _, _, err := loadRules(*w.config, opts...); err != nil { // reports errors in the file before connecting to the server
 			return nil, err
 		}
 	}
@@ -169,8 +171,8 @@ func (w *whomFlags) open(ctx context.Context, urls []string, whom bool) (*target
 	return t, nil
 }
 
-// read reads the overrides from the server into t. It also calls the limiter's method Overrides, from which the limiter learns
-// the time of the server.
+// read reads the overrides from the server into t. It also calls the method Overrides of the limiter, because this call tells
+// the limiter the time of the server.
 func (t *target) read(ctx context.Context) error {
 	return t.within(ctx, func(ctx context.Context) error {
 		c, err := t.store.OverridesSince(ctx, t.name, ratelimit.OverrideVersion{})
@@ -187,12 +189,13 @@ func (t *target) read(ctx context.Context) error {
 	})
 }
 
-// whom returns an override with the client, the address and the rules that the flags name. The caller sets its effect.
+// whom returns an override for the client or the address that the flags name, and for the rules that they name. The caller then
+// sets the effect of the override.
 func (w *whomFlags) whom(limiter string) ratelimit.Override {
 	o := ratelimit.Override{Client: *w.client, IP: *w.ip}
 	for _, name := range w.rules {
 		if !*w.exact {
-			name = strings.TrimPrefix(pasted(strings.TrimSpace(name)), limiter+":") // the command top prints "limiter:rule"
+			name = strings.TrimPrefix(pasted(strings.TrimSpace(name)), limiter+":") // a user may paste "limiter:rule" from the command top
 		}
 		o.Rules = append(o.Rules, name)
 	}
@@ -262,7 +265,8 @@ func runSet(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string, e
 	return err
 }
 
-// set sets the given overrides in the server, all or none. If the overrides are wrong, the error is a usageError.
+// set sets the given overrides in the server: either all of them or none. If the overrides are wrong, the error is a
+// usageError.
 func (t *target) set(ctx context.Context, o ...ratelimit.Override) error {
 	var wrong error
 	err := t.within(ctx, func(ctx context.Context) error {

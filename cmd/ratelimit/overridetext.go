@@ -24,8 +24,8 @@ type overrideJSON struct {
 	Effect string     `json:"effect"`
 	Rules  []string   `json:"rules"` // empty for all rules
 	Rate   string     `json:"rate,omitempty"`
-	Until  *time.Time `json:"until"`  // null if it lasts until it is lifted
-	Rest   int64      `json:"restNs"` // nanoseconds from now to Until; 0 if it lasts until it is lifted
+	Until  *time.Time `json:"until"`  // null if the override has no end
+	Rest   int64      `json:"restNs"` // nanoseconds from now to Until; 0 if the override has no end
 	Note   string     `json:"note"`
 }
 
@@ -41,8 +41,8 @@ func jsonOf(now time.Time, o ratelimit.Override) overrideJSON {
 	return j
 }
 
-// pasted returns the name that a user means by a text, which may be copied from an output. Other commands print the
-// unprintable characters of a name as escapes, and logs also put the name in quotation marks.
+// pasted returns the name that a user means by a text. The user may have copied the text from the output of another command,
+// which prints the unprintable characters of a name as escapes, or from a log, which also puts the name in quotation marks.
 func pasted(text string) string {
 	if len(text) >= 2 && text[0] == '"' && text[len(text)-1] == '"' {
 		var name string
@@ -59,7 +59,7 @@ func pasted(text string) string {
 	return text
 }
 
-// who returns a note that says who runs this program, and where.
+// who returns a text for the note of an override. It says who runs this program, and on which machine.
 func who() string {
 	by := os.Getenv("SUDO_USER")
 	if u, err := user.Current(); by == "" && err == nil {
@@ -70,8 +70,9 @@ func who() string {
 	return strings.ToValidUTF8(text[:min(len(text), 256)], "")
 }
 
-// endOf reads the values of the flags -for (lasts) and -until. It returns a function that takes the time of the server, and
-// returns the time at which the override ends. That time is zero if both flags are empty, and the override then has no end.
+// endOf reads the values of the flags -for and -until. It returns a function that takes the time of the server, and returns
+// the time at which the override ends. If both flags are empty, the function returns a zero time: the override then has no
+// end.
 func endOf(lasts, until string) (func(now time.Time) time.Time, error) {
 	switch {
 	case lasts != "" && until != "":
@@ -83,7 +84,7 @@ func endOf(lasts, until string) (func(now time.Time) time.Time, error) {
 		}
 		return func(time.Time) time.Time { return at }, nil
 	case lasts != "":
-		rate, err := ratelimit.ParseRate("1/" + lasts) // ParseRate reads all units of time, also days
+		rate, err := ratelimit.ParseRate("1/" + lasts) // ParseRate is used because it can also read days
 		if err != nil || rate.Burst > 0 || rate.Requests != 1 || rate.Per < time.Microsecond {
 			return nil, usageError(fmt.Sprintf("-for is %q: must be a time with its unit, such as 90m, 2h or 7d", shortened(lasts)))
 		}
@@ -92,7 +93,7 @@ func endOf(lasts, until string) (func(now time.Time) time.Time, error) {
 	return func(time.Time) time.Time { return time.Time{} }, nil
 }
 
-// shortened returns the beginning of a long text, for an error.
+// shortened returns the beginning of a long text, so that an error with it is not too long.
 func shortened(text string) string {
 	if len(text) <= 60 {
 		return text
@@ -100,13 +101,14 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(text[:57], "") + "..."
 }
 
-// isMistake reports whether err says that an override is wrong, and not that the server has failed.
+// isMistake reports whether the error means that an override is wrong. If it returns false, the error has another reason, for
+// example that the server has failed.
 func isMistake(err error) bool {
 	return errors.Is(err, ratelimit.ErrInvalidConfig) || errors.Is(err, ratelimit.ErrUnknownRule)
 }
 
-// asFlag returns the text of err, an error about a field of an override. The text names the flag in place of the field: -until
-// and not overrides[0].until.
+// asFlag returns the text of an error about a field of an override. In this text, it replaces the name of the field by the
+// name of the flag: -until and not overrides[0].until.
 func asFlag(err error) string {
 	var lines []string
 	for line := range strings.SplitSeq(err.Error(), "\n") {
@@ -157,7 +159,7 @@ func untilText(o *ratelimit.Override, now time.Time) string {
 	return o.Until.UTC().Format(timeFormat) + " UTC, in " + rest(o.Until.Sub(now))
 }
 
-// rest returns the time d as a text, rounded up to whole minutes if it is an hour or more.
+// rest returns the time d as a text. A time of an hour or more is rounded up to whole minutes.
 func rest(d time.Duration) string {
 	if d < time.Hour {
 		return wait(rounded(d))
@@ -165,7 +167,8 @@ func rest(d time.Duration) string {
 	return strings.TrimSuffix((d + time.Minute - 1).Truncate(time.Minute).String(), "0s")
 }
 
-// hints returns notes about the override o that the user may not expect, such as that it is for all addresses.
+// hints returns notes about the override o that the user may not expect. For example, a note may say that the override is for
+// all addresses.
 func (t *target) hints(ctx context.Context, o *ratelimit.Override) (hints []string) {
 	prefix, isPrefix := netip.ParsePrefix(o.IP)
 	addr, _ := netip.ParseAddr(o.IP)
@@ -197,8 +200,9 @@ func escaped(names []string) (all []string) {
 	return all
 }
 
-// limiters returns the names of limiters that have keys in the server, sorted. It reads about ten thousand keys at most, and
-// stops when it finds the limiter of t. all is true if it has found that limiter or has read all keys.
+// limiters returns the sorted names of limiters that have keys in the server. It stops when it finds the limiter of t. It also
+// stops after about ten thousand keys. In this case the result all is false, because other keys may belong to further
+// limiters.
 func (t *target) limiters(ctx context.Context) (names []string, all bool) {
 	for cursor, steps := uint64(0), 0; steps < 20; steps++ {
 		var keys []string

@@ -14,11 +14,11 @@ import (
 // line. It prints nothing if the standard error is not a terminal.
 type progress struct {
 	terminal *terminal
-	total    int64 // size of all logs in bytes, or 0 if one of them is not a regular file
+	total    int64 // size of all logs in bytes; 0 if a log is not a regular file, so that its size is not known
 	read     int64
 	lines    int
 	began    time.Time
-	printed  time.Time // when the progress was printed last; zero if it was not printed
+	printed  time.Time // when the progress was printed last; zero if no progress is on the terminal
 	live     bool
 }
 
@@ -35,7 +35,8 @@ func newProgress(t *terminal, paths []string) *progress {
 	return p
 }
 
-// The method reader returns a reader that reads from r. It adds the number of bytes to the field p.read.
+// The method reader returns a reader that reads from r, and adds the number of bytes that were read to the field
+// p.read.
 func (p *progress) reader(r io.Reader) io.Reader { return &counted{r, &p.read} }
 
 type counted struct {
@@ -49,8 +50,8 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// show records that n more lines were read. It prints the progress at most five times a second, and not in the
-// first half second.
+// show records that n more lines were read, and prints the progress. It prints nothing in the first half second,
+// and later at most five times a second.
 func (p *progress) show(n int) {
 	p.lines += n
 	if !p.live {

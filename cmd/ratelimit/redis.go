@@ -38,11 +38,11 @@ type server struct {
 	timeout time.Duration
 }
 
-// defaultURL is the address of the Redis server if the command line names none.
+// defaultURL is the address of the Redis server that is used if the command line names no server.
 const defaultURL = "redis://127.0.0.1:6379/0"
 
-// connect connects to the server at the first of the urls, or at defaultURL if there are none. It returns once the
-// server has answered a PING.
+// connect connects to the server at the first of the given URLs. If there is no URL, it connects to the server at
+// defaultURL. It returns once the server has answered a PING.
 func (f *serverFlags) connect(ctx context.Context, urls []string) (*server, error) {
 	url := defaultURL
 	if len(urls) > 0 {
@@ -55,7 +55,7 @@ func (f *serverFlags) connect(ctx context.Context, urls []string) (*server, erro
 	case *f.timeout <= 0:
 		return nil, usageError(fmt.Sprintf("-timeout is %v: must be above 0", *f.timeout))
 	}
-	logging.Disable() // the client would log the same errors that it returns
+	logging.Disable() // stops the client from logging the errors, which it also returns
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = *f.timeout, *f.timeout, *f.timeout, *f.timeout
 	o.MaxRetries, o.DialerRetries, o.PoolSize, o.ContextTimeoutEnabled, o.DisableIdentity = -1, 1, 2, true, true
 	s := &server{client: redis.NewClient(o), address: plain(o.Addr), timeout: *f.timeout}
@@ -76,8 +76,8 @@ func (f *serverFlags) connect(ctx context.Context, urls []string) (*server, erro
 
 func (s *server) close() { _ = s.client.Close() }
 
-// within calls the given function with a context that ends after the timeout of the server. If this function fails,
-// within returns an error with the address of the server.
+// within calls the given function with a context that ends when the server's timeout is over. If the function
+// fails, within returns an error that also has the address of the server.
 func (s *server) within(ctx context.Context, do func(ctx context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -98,7 +98,7 @@ func (s *server) within(ctx context.Context, do func(ctx context.Context) error)
 	}
 	text := err.Error()
 	if i := strings.LastIndex(text, ": "); errors.As(err, &network) && i >= 0 {
-		text = text[i+2:] // keeps only the reason, because the address is printed below
+		text = text[i+2:] // keeps only the reason, because the address of the server is printed below
 	}
 	return fmt.Errorf("%s: %s", s.address, plain(text))
 }

@@ -44,7 +44,7 @@ type replayJSON struct {
 	Against string   `json:"againstConfig,omitempty"`
 	Log     logCount `json:"log"`
 	replay.Report
-	shadowModes string // modes of those rules that deny nothing, such as "advise or shadow"; printed without -json
+	shadowModes string // modes of the rules that deny nothing, as a text such as "advise or shadow"; printed without -json
 }
 
 // maxJSONSpans is the largest number of spans of time that replay -json prints.
@@ -82,7 +82,7 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	var run *replay.Run
 	work := func(each func(*accesslog.Entry, ratelimit.Result) error) error {
 		run = replay.NewRun(clock, first, second, each)
-		uncancelled := context.WithoutCancel(ctx) // the method read checks ctx once in 1,024 requests, which is enough
+		uncancelled := context.WithoutCancel(ctx) // run.Add need not check ctx, because the method read checks it once in 1,024 requests
 		out.Log, err = logs.read(ctx, t, paths, func(e *accesslog.Entry) error { return run.Add(uncancelled, e) })
 		return err
 	}
@@ -110,7 +110,7 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	return nil
 }
 
-// shadowModes returns the modes of those rules of the player that deny nothing, as a text such as "advise or shadow".
+// shadowModes returns a text such as "advise or shadow": the modes of those rules of the player that deny nothing.
 func shadowModes(p *replay.Player) string {
 	var modes []string
 	for _, r := range allRules(p.Limiter()) {
@@ -135,8 +135,8 @@ func newRuleFlags(fs *flag.FlagSet) ruleFlags {
 	}
 }
 
-// players returns a Player, which sends requests to a limiter, for each of the files of rules at two paths. The second
-// Player is nil if its path is empty.
+// players returns a Player for each of two files of rules. A Player sends requests to a limiter that has the rules of
+// the file. If the path of the second file is empty, the second Player is nil.
 func (f ruleFlags) players(clock *replay.Clock, config, against string) (first, second *replay.Player, err error) {
 	if first, err = f.player(clock, config); err == nil && against != "" {
 		second, err = f.player(clock, against)
@@ -144,12 +144,12 @@ func (f ruleFlags) players(clock *replay.Clock, config, against string) (first, 
 	return first, second, err
 }
 
-// player returns a Player for the limiter that has the rules in the file at path.
+// player returns a Player (which sends requests to a limiter). Its limiter has the rules in the file at path.
 func (f ruleFlags) player(clock *replay.Clock, path string) (*replay.Player, error) {
 	return replay.NewPlayer(clock, func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) { return f.limiter(path, opts...) })
 }
 
-// limiter returns the limiter that has the rules in the file at path.
+// limiter returns a limiter that has the rules in the file at path.
 func (f ruleFlags) limiter(path string, opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) {
 	if *f.maxKeys < 1 {
 		return nil, usageError(fmt.Sprintf("-max-keys is %d: must be at least 1", *f.maxKeys))
@@ -190,8 +190,8 @@ type decisionJSON struct {
 	Rule       string            `json:"rule"`
 }
 
-// writeDecisions calls work, a function that decides on the requests of a log. It passes work the function each, which
-// writes one request and its answer to w as a line of JSON.
+// writeDecisions writes a line of JSON to w for each request of a log, with its answer. The function work decides on
+// the requests. It gets a function as its argument, and calls this function with each request and its answer.
 func writeDecisions(w io.Writer, work func(each func(*accesslog.Entry, ratelimit.Result) error) error) error {
 	b := bufio.NewWriterSize(w, 1<<16)
 	e := json.NewEncoder(b)
@@ -214,8 +214,8 @@ func writeDecisions(w io.Writer, work func(each func(*accesslog.Entry, ratelimit
 	return b.Flush()
 }
 
-// A shareFlag is a flag for a share, such as 0.1% or 0.001. The field share has this share as an exact fraction. It
-// is nil if the flag is not given.
+// A shareFlag is a flag for a share, such as 0.1% or 0.001. The field share has the value of the flag as an exact
+// fraction. It is nil if the flag is not given.
 type shareFlag struct{ share *big.Rat }
 
 func (f *shareFlag) String() string { return "" }
@@ -234,7 +234,7 @@ func (f *shareFlag) Set(text string) error {
 	return nil
 }
 
-// The method named of returns the share multiplied by n, rounded down. It returns n if the flag is not given.
+// The method of returns the share multiplied by n, rounded down. If the flag is not given, it returns n.
 func (f *shareFlag) of(n uint64) uint64 {
 	if f.share == nil {
 		return n
@@ -244,10 +244,10 @@ func (f *shareFlag) of(n uint64) uint64 {
 	return all.Quo(all, f.share.Denom()).Uint64()
 }
 
-// exceeded reports whether count is larger than the share of n that the flag allows.
+// exceeded reports whether count is more than the share of n that the flag allows.
 func (f *shareFlag) exceeded(count, n uint64) bool { return count > f.of(n) }
 
-// text returns the share as text, such as "0.1%".
+// text returns the share as a percentage, such as "0.1 %".
 func (f *shareFlag) text() string {
 	v := new(big.Rat).Mul(f.share, big.NewRat(100, 1))
 	text := v.FloatString(6)

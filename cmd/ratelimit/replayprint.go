@@ -12,7 +12,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/replay"
 )
 
-// maxPrintedSpans is the largest number of lines in the table that says when requests were denied.
+// maxPrintedSpans is the largest number of lines in the table of the times at which requests were denied.
 const maxPrintedSpans = 24
 
 // A page collects lines of text, each truncated to a width in columns.
@@ -21,14 +21,14 @@ type page struct {
 	width int
 }
 
-// The method line adds one line of text to the page. Its parameters are those of fmt.Sprintf.
+// The method line adds one line of text to the page. It has the same parameters as fmt.Sprintf.
 func (p *page) line(format string, args ...any) {
 	p.WriteString(strings.TrimRight(fit(fmt.Sprintf(format, args...), p.width), " ") + "\n")
 }
 
-// The method table adds a table to the page. The first row is the header. The first column and the columns with the
-// indexes in left are aligned to the left. Their texts are truncated if the table is wider than the page. All other
-// columns are aligned to the right.
+// The method table adds a table to the page. The first row is the header. The parameter left has indexes of
+// columns. The first column and these columns are aligned to the left, and their texts are truncated if the table
+// is wider than the page. All other columns are aligned to the right.
 func (p *page) table(rows [][]string, left ...int) {
 	widths := make([]int, len(rows[0]))
 	total := 2 * (len(widths) - 1)
@@ -150,7 +150,8 @@ func printRules(p *page, r *replayJSON) {
 	printNotJudged(p, "", r.NotJudged)
 }
 
-// printNotJudged says which rules could not decide on all requests, because the log does not say enough about them.
+// printNotJudged prints which rules could not decide on all requests, because the log does not say enough about
+// these requests.
 func printNotJudged(p *page, prefix string, list []replay.NotJudged) {
 	for _, r := range list {
 		if r.NoUnit > 0 {

@@ -48,7 +48,7 @@ func runReset(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string)
 	case req.Client == "" && req.IP == "" && len(req.Attrs) == 0 && len(rules) == 0:
 		return usageError("-client, -ip, -attr or -rule is missing: whose limit to give back")
 	}
-	if _, _, err := loadRules(*config); err != nil { // reports a bad file of rules before connecting to the server
+	if _, _, err := loadRules(*config); err != nil { // reports errors in the file of rules before connecting to the server
 		return err
 	}
 	s, err := how.connect(ctx, urls)
@@ -75,7 +75,7 @@ func runReset(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string)
 	return printReset(t, s.address, before, after)
 }
 
-// printReset prints how many units were left in each rule before and after a reset, and the address of the server.
+// printReset prints the address of the server and, for each rule, how many units were left before and after a reset.
 func printReset(t *terminal, address string, before, after ratelimit.Explanation) error {
 	if len(before.Rules) == 0 {
 		fmt.Fprintf(t.out, "%s: reset in all rules whose keys are made of what was given\n", address)
@@ -102,7 +102,7 @@ func printReset(t *terminal, address string, before, after ratelimit.Explanation
 }
 
 // oneOfEach returns a cost of one unit for each kind of unit that the rules count. It returns at most 16 costs, because a
-// request may not have more.
+// request may not have more than 16.
 func oneOfEach(rules []ratelimit.Rule) (costs []ratelimit.Cost) {
 	for _, r := range rules {
 		c := ratelimit.Cost{Unit: r.Unit, N: 1}
@@ -113,8 +113,8 @@ func oneOfEach(rules []ratelimit.Rule) (costs []ratelimit.Cost) {
 	return costs
 }
 
-// The method reset resets the keys of the request req, so that they have their full limits. It fails if
-// RateLimiter.Reset refuses the request.
+// The method reset resets the keys of the request req: their full limits are free again. If RateLimiter.Reset refuses the
+// request, the method reset returns an error.
 func (s *server) reset(ctx context.Context, l *ratelimit.RateLimiter, req *ratelimit.Request) error {
 	var refused error
 	err := s.within(ctx, func(ctx context.Context) error {
@@ -130,8 +130,8 @@ func (s *server) reset(ctx context.Context, l *ratelimit.RateLimiter, req *ratel
 	return err
 }
 
-// The method explain returns how the rules that apply to the request req would answer it. If the request names
-// neither an endpoint nor rules, the Explanation is empty.
+// The method explain returns how the rules that apply to the request req would answer this request. If the request names
+// no endpoint and no rules, the Explanation is empty.
 func (s *server) explain(ctx context.Context, l *ratelimit.RateLimiter, req *ratelimit.Request) (e ratelimit.Explanation, err error) {
 	if req.Endpoint == "" && len(req.Rules) == 0 {
 		return e, nil
@@ -139,15 +139,16 @@ func (s *server) explain(ctx context.Context, l *ratelimit.RateLimiter, req *rat
 	err = s.within(ctx, func(ctx context.Context) (err error) {
 		e, err = l.Explain(ctx, *req)
 		if errors.Is(err, ratelimit.ErrUnknownRule) {
-			return nil // not reported here, because the method Reset returns the same error
+			return nil // this error is not reported here, because the method Reset also returns it
 		}
 		return err
 	})
 	return e, err
 }
 
-// freeIn returns how many units were left in the rule with the index i before the request that e explains. The request
-// must cost one unit. If all rules grant the request, e already counts this unit as used, and freeIn adds it again.
+// freeIn returns how many units of a rule were free when the request that e explains was about to be decided. The
+// parameter i is the index of the rule in e.Rules. The request must cost one unit. If all rules grant the request, e
+// already counts this unit as used, and freeIn adds it again.
 func freeIn(e ratelimit.Explanation, i int) int {
 	r := e.Rules[i].Result
 	if e.Result.Allowed && r.Allowed && r.Limit > 0 {

@@ -69,7 +69,7 @@ type simulation struct {
 	hold    time.Duration    // how long each request runs; 0 if the flag -hold is not set
 	rules   []ratelimit.Rule // rules of all limiters in targets
 	limit   string           // for printing: the rate, or the path of the file of rules
-	limited ratelimit.Rate   // value of the flag -rate; zero if there is the flag -config instead
+	limited ratelimit.Rate   // value of the flag -rate; zero if the flag -config is set in its place
 }
 
 // simulateFlags hold the values of the flags of the command simulate, before they are checked.

@@ -18,7 +18,7 @@ import (
 )
 
 // The method parts returns into how many equal parts the pictures divide the duration of the simulation. It prefers
-// a number of parts for which the length of one part has a short text, such as 5s.
+// a number of parts that gives the parts a length with a short text, such as 5s.
 func (s *simulation) parts() int {
 	best := 60
 	for _, n := range []int{48, 40, 80, 30} {
@@ -111,13 +111,13 @@ func (s *simulation) panels(out *sim.Outcome) []chart.Panel {
 		}}
 		if r.Algorithm == ratelimit.AlgorithmInFlight {
 			p.Y.Label, p.Series[0].Name = "most units of one key at once", "most that ran at once"
-			p.Series = p.Series[:2] // its bound is the limit
+			p.Series = p.Series[:2] // removes the bound, which is the same as the limit
 		}
 		if s.limited.Per == 0 {
 			p.Title = plain(r.Name) + ": " + string(r.Algorithm) + " " + r.Rate.String()
 		}
 		if s.window > 0 && len(p.Series) > 2 {
-			p.Series = append(p.Series[:1], p.Series[2]) // removes the line of the limit, which is for windows of another length
+			p.Series = append(p.Series[:1], p.Series[2]) // removes the limit from the picture, because it is for windows of another length
 		}
 		panels = append(panels, p)
 	}
@@ -128,8 +128,8 @@ func level(name string, look chart.Look, y float64) chart.Series {
 	return chart.Series{Name: name, Kind: chart.Level, Look: look, Points: []chart.Point{{Y: y}}}
 }
 
-// steps returns the points of a curve. The duration of the simulation is divided into equal parts, one for each of
-// the values.
+// steps returns the points of a curve. The duration of the simulation is divided into equal parts, and each value
+// is the height of the curve in one of these parts.
 func (s *simulation) steps(values []float64) (points []chart.Point) {
 	for i, v := range values {
 		points = append(points, chart.Point{X: float64(i) * s.traffic.Duration.Seconds() / float64(len(values)), Y: v})
@@ -147,7 +147,7 @@ func (s *simulation) writePage(w io.Writer, outcomes []*sim.Outcome) error {
 	var pictures []template.HTML
 	for i, out := range outcomes {
 		panels := s.panels(out)
-		each := len(panels) // number of panels in each picture: all, or 1 with a file of rules
+		each := len(panels) // number of panels in each picture: 1 if there is a file of rules, and otherwise all
 		if s.limited.Per == 0 {
 			each = 1
 		}

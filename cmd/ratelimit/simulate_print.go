@@ -135,7 +135,7 @@ func (s *simulation) remarks(outcomes []*sim.Outcome) (remarks []string) {
 	return remarks
 }
 
-// costText says what each request costs. It is empty if the requests cost no other units than requests.
+// costText says what each request costs. The text is empty if requests have no cost in another unit than requests.
 func (s *simulation) costText() string {
 	if len(s.costs) == 0 {
 		return ""
@@ -147,8 +147,8 @@ func (s *simulation) costText() string {
 	return strings.Join(texts, ", and ")
 }
 
-// assumptions returns lines about rules for which a flag is missing, such as -cost for a rule that counts tokens, and about
-// rules that count a request for a shorter time than it runs.
+// assumptions returns lines about two kinds of rules: rules for which a flag is missing, such as -cost for a rule that counts
+// tokens, and rules that stop counting a request before it ends.
 func (s *simulation) assumptions() (lines []string) {
 	for i := range s.rules {
 		r := &s.rules[i]
@@ -167,8 +167,8 @@ func (s *simulation) assumptions() (lines []string) {
 	return lines
 }
 
-// short returns the duration d as text of at most eight characters. It rounds the duration up, to at least three
-// digits.
+// short returns the duration d as text of at most eight characters. For this, it rounds the duration up, but keeps at least
+// three digits.
 func short(d time.Duration) string {
 	unit := time.Nanosecond
 	for _, u := range []time.Duration{
@@ -200,8 +200,8 @@ func (s *simulation) table(outcomes []*sim.Outcome) string {
 // maxName is the largest number of characters that a table shows of a name.
 const maxName = 22
 
-// truncate returns a text of at most maxName characters as it is. It cuts a longer one to maxName characters, the last of
-// which is then "…".
+// truncate returns a text of at most maxName characters unchanged. A longer text is cut: the result then has maxName
+// characters, and the last of them is "…".
 func truncate(text string) string {
 	if runes := []rune(text); len(runes) > maxName {
 		return string(runes[:maxName-1]) + "…"
@@ -275,14 +275,14 @@ func (s *simulation) textChart(outcomes []*sim.Outcome, width int) string {
 		s.partText(bins), chart.Number(highest, 0), t.String())
 }
 
-// The functions named offered, granted and denied return one of the counts of a Bin, which counts the requests in one part of
-// the duration.
+// These functions return one of the counts of a Bin: the requests that were sent, granted or denied in one part of the
+// duration.
 func offered(b sim.Bin) int { return b.Offered }
 func granted(b sim.Bin) int { return b.Admitted }
 func denied(b sim.Bin) int  { return b.Offered - b.Admitted }
 
-// values divides the duration into n equal parts. It returns one value for each part: the sum of what the given
-// function returns for the bins in this part.
+// values divides the duration of the simulation into n equal parts. It returns one value for each part: the given function is
+// called for each bin (the counts of a short time) in the part, and the value is the sum of the results.
 func values(out *sim.Outcome, n int, count func(sim.Bin) int) []float64 {
 	sums := make([]float64, n)
 	for i, b := range out.Bins {
@@ -315,7 +315,7 @@ func (s *simulation) printCSV(w io.Writer, outcomes []*sim.Outcome) error {
 	return c.WriteAll(records)
 }
 
-// costsJSON returns, for each unit other than requests, how many of them each request costs.
+// costsJSON returns what each request costs, for each unit other than requests.
 func (s *simulation) costsJSON() map[string]int {
 	costs := make(map[string]int)
 	for _, c := range s.costs {

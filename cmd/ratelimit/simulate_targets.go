@@ -12,8 +12,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/configfile"
 )
 
-// useAlgorithms makes a target (a limiter to test) for each of the algorithms in names, a text with commas between
-// them. The parameter rate is the limit of all targets, as text.
+// useAlgorithms makes targets (limiters to test). The text names has the names of algorithms, with commas between
+// them, and each algorithm gets a target. The parameter rate is the limit of all targets, as text.
 func (s *simulation) useAlgorithms(rate, names string) (err error) {
 	if s.limited, err = rateOf("-rate", rate); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (s *simulation) useFile(path string) error {
 		return nil
 	}
 	rules, byDefault := l.Rules()
-	others := byDefault != nil // whether a rule applies to endpoints that no rule names
+	others := byDefault != nil // whether at least one rule applies to endpoints that no rule names
 	for _, r := range rules {
 		endpoint := strings.TrimSuffix(r.Endpoint, "*")
 		others = others || endpoint == ""
@@ -91,9 +91,10 @@ func fileTarget(f *configfile.File, more ratelimit.Option) func(...ratelimit.Opt
 	return func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) { return f.New(append(opts, more)...) }
 }
 
-// setSend sets the rate at which each client sends. The argument is this rate as text. If the text is empty, the
-// rate is 120 a minute with a file of rules, and otherwise twice the limit. With the shape traffic.Edge, a client
-// sends twice the limit in two bursts, one just before the start of each window, and one at the start.
+// setSend sets the rate at which each client sends. The argument is this rate as text. If the text is empty and
+// there is a file of rules, the rate is 120 a minute. If the text is empty and there is no file of rules, the rate
+// is twice the limit. With the shape traffic.Edge, a client sends twice the limit in two bursts: one burst just
+// before the start of each window, and one at the start.
 func (s *simulation) setSend(text string) (err error) {
 	switch {
 	case text != "":
@@ -122,7 +123,8 @@ func twice(n int) int {
 	return 2 * n
 }
 
-// rateOf reads a rate such as "100/m burst 20" from a text. The text is the value of the flag with the given name.
+// rateOf reads a rate such as "100/m burst 20" from a text. The text is the value of a flag. If it is wrong, the
+// error names this flag.
 func rateOf(flag, text string) (ratelimit.Rate, error) {
 	r, err := ratelimit.ParseRate(text)
 	if err == nil {
@@ -134,8 +136,8 @@ func rateOf(flag, text string) (ratelimit.Rate, error) {
 	return r, nil
 }
 
-// reasonOf returns the reason of an error as text. For a ConfigError, this is its field Reason, which says what a
-// good value is. For every other error, it is the whole text of the error.
+// reasonOf returns a text that says why there is an error. For a ConfigError, this is the field Reason, which says
+// what a good value is. For any other error, it is the whole text of the error.
 func reasonOf(err error) string {
 	var e *ratelimit.ConfigError
 	if errors.As(err, &e) {
@@ -144,8 +146,8 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// problemOf returns the text that the function reasonOf returns. If the count or the burst of a rate is wrong, it
-// adds "its count" or "its burst" before this text.
+// problemOf returns the same text as the function reasonOf. If the count or the burst of a rate is wrong, it adds
+// "its count" or "its burst" before this text.
 func problemOf(err error) string {
 	var e *ratelimit.ConfigError
 	if errors.As(err, &e) && (strings.HasSuffix(e.Field, ".requests") || strings.HasSuffix(e.Field, ".burst")) {
@@ -155,7 +157,7 @@ func problemOf(err error) string {
 	return reasonOf(err)
 }
 
-// listed splits a text at its commas. It returns the parts that are not empty.
+// listed splits a text at its commas. It returns all parts except empty ones.
 func listed(text string) (list []string) {
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part != "" {

@@ -40,7 +40,7 @@ those of a half of the clients, of a quarter, and so on.
 
 // An endpointJSON is what the command suggest prints for one endpoint with the flag -json.
 type endpointJSON struct {
-	Endpoint string                      `json:"endpoint"` // name of the endpoint; empty for all endpoints that are not listed
+	Endpoint string                      `json:"endpoint"` // name of the endpoint; empty for all endpoints that have no entry of their own
 	Requests uint64                      `json:"requests"`
 	Clients  int                         `json:"clients"`
 	Limits   map[ratelimit.Algorithm]int `json:"limits"` // smallest limit for each algorithm; 0 if no limit meets the goal
@@ -50,7 +50,7 @@ type endpointJSON struct {
 type suggestJSON struct {
 	Log       logCount        `json:"log"`
 	Per       string          `json:"per"`
-	Part      uint64          `json:"oneIn"` // N if the sample keeps the requests of one client in N
+	Part      uint64          `json:"oneIn"` // N, if the sample keeps the requests of one client in N; 1 for all clients
 	Endpoints []endpointJSON  `json:"endpoints"`
 	Config    json.RawMessage `json:"config"`
 }
@@ -155,9 +155,9 @@ func algorithmList() string {
 	return strings.Join(names, ", ")
 }
 
-// smallest returns the smallest limit of the given algorithm that meets the goal. The map known has the limits that
-// were found before. A leaky bucket grants the same requests as a token bucket, so smallest returns the limit of the
-// token bucket from this map.
+// smallest returns the smallest limit of the given algorithm that meets the goal. The parameter known has the limits
+// that were found for other algorithms. A leaky bucket grants the same requests as a token bucket. So if the limit
+// of the token bucket is known, it is also the limit of the leaky bucket.
 func smallest(
 	ctx context.Context, g *suggest.Group, a ratelimit.Algorithm, per time.Duration, goal suggest.Goal, known map[ratelimit.Algorithm]int,
 ) (int, error) {
@@ -171,8 +171,8 @@ func smallest(
 	return limit, err
 }
 
-// configOf returns the text of a file of rules. The rules have the limits that were found for the given algorithm.
-// There is no rule for an endpoint for which no limit was found.
+// configOf returns the text of a file of rules. The limits of the rules are those that were found for the given
+// algorithm. If no limit was found for an endpoint, the endpoint has no rule.
 func configOf(endpoints []endpointJSON, a ratelimit.Algorithm, per time.Duration, key string) []byte {
 	quote := func(text string) string {
 		var b bytes.Buffer

@@ -15,11 +15,11 @@ type terminal struct {
 	in       io.Reader
 	out, err io.Writer
 	width    int  // width of the output in columns
-	live     bool // whether the error output is a terminal, in which a line can be overwritten
+	live     bool // whether the error output is a terminal, so that a printed line can be overwritten
 }
 
-// newTerminal returns the terminal of a process. The environment variable COLUMNS says how wide it is. If the value
-// of this variable is not a number from 40 to 1000, the width is 80.
+// newTerminal returns the terminal of a process. The environment variable COLUMNS says how wide the terminal is. If
+// its value is not a number from 40 to 1000, the width is 80.
 func newTerminal(in io.Reader, out, errs *os.File) *terminal {
 	t := &terminal{in: in, out: out, err: errs, width: 80}
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= 40 && n <= 1000 {
@@ -42,8 +42,8 @@ func plain(text string) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// save creates the file at path, and calls the given function to write its content. If this function fails, a file
-// that was at path before stays as it was, and no partial file is left.
+// save creates the file at path, and calls the given function to write its content. If this function fails, no
+// partial file is left. If there was a file at path before, it stays as it was.
 func save(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

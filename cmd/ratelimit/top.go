@@ -42,7 +42,7 @@ type topJSON struct {
 	Server string    `json:"server"`
 	Time   time.Time `json:"time"`
 	Keys   int       `json:"keys"`   // number of keys whose state was read
-	Others int       `json:"others"` // number of keys in the server that belong to no rule
+	Others int       `json:"others"` // number of keys in the server to which no rule belongs
 	Rules  []topRule `json:"rules"`
 }
 
@@ -67,11 +67,11 @@ type topKey struct {
 	name       string        // full name of the key in the Redis server
 }
 
-// A watch reads from a Redis server how much of its limit each key has left, once or again and again.
+// A watch reads from a Redis server how much of its limit each key has left. It reads once, or again and again.
 type watch struct {
 	*server
 	rules   map[string]ratelimit.Rule
-	names   []string // names of the rules, the longest name first, because one name may be the end of another
+	names   []string // names of the rules, the longest first: a name may end with another name, and the longer one must match first
 	name    string   // name of the limiter to show; if it is empty, all limiters are shown
 	maxKeys int      // largest number of keys to print for each rule
 	count   int64
@@ -175,8 +175,8 @@ func (w *watch) load(path string) error {
 	return nil
 }
 
-// The method rule returns the rule to which the stored state s belongs. It returns false if there is no such rule.
-// The field Ask.Rule of s has the name of the limiter and the name of the rule, with a colon between them.
+// The method rule returns the rule to which the stored state s belongs. If no rule has this state, it returns false. The
+// field Ask.Rule of s has the name of the limiter and the name of the rule, with a colon between them.
 func (w *watch) rule(s *redisstore.Stored) (r ratelimit.Rule, ok bool) {
 	for _, name := range w.names {
 		candidate := w.rules[name]
@@ -189,8 +189,8 @@ func (w *watch) rule(s *redisstore.Stored) (r ratelimit.Rule, ok bool) {
 	return r, ok && r.Algorithm == s.Ask.Algorithm && s.Warms == (r.Warmup != ratelimit.Warmup{})
 }
 
-// afterName returns what follows the name of the rule r in the field Ask.Rule of a stored state: a zero byte and the unit of
-// the rule, if it has a unit.
+// afterName returns what follows the name of the rule r in the field Ask.Rule of a stored state. If the rule has a unit,
+// this is a zero byte and the unit. Otherwise it is empty.
 func afterName(r *ratelimit.Rule) string {
 	if r.Unit == "" {
 		return ""
@@ -286,7 +286,7 @@ func (w *watch) look(ctx context.Context, states []redisstore.Stored, found *top
 	return nil
 }
 
-// The method add counts the key k. It keeps those maxKeys keys that have the smallest part of their limit left.
+// The method add counts the key k. It keeps at most maxKeys keys: the keys that have used the largest part of their limit.
 func (r *topRule) add(k topKey, maxKeys int) {
 	r.Keys++
 	if slices.ContainsFunc(r.Top, func(other topKey) bool { return other.name == k.name }) {

@@ -118,15 +118,15 @@ func ignoredCodes(text string) (map[string]bool, error) {
 	return ignored, nil
 }
 
-// validate returns the problems and findings in the file at path. It returns an error only if it cannot read the
-// file.
+// validate returns the problems and findings in the file at path. It returns an error if it cannot read the file. A
+// problem in a file that it can read is no error.
 func validate(path string, o lint.Options) ([]report, error) {
-	// Rules that do not say what happens while a store fails get FailClosed, about which lint has no finding.
+	// Some rules do not say what happens while a store fails. They get FailClosed, a policy about which lint has no finding.
 	f, l, err := loadRules(path, ratelimit.WithFailurePolicy(ratelimit.FailClosed))
 	if err != nil {
 		reports := problemsOf(err)
 		if f == nil && (reports == nil || reports[0].Line == 0) {
-			return nil, err // the error says why the file cannot be read
+			return nil, err // err says why the file cannot be read
 		}
 		return reports, nil
 	}
@@ -172,7 +172,7 @@ func loadRules(path string, opts ...ratelimit.Option) (*configfile.File, *rateli
 	return f, l, err
 }
 
-// problemsOf returns the problems that the error err lists. It returns nil if err is another kind of error, for
+// problemsOf returns the problems that the error err lists. It returns nil if err is an error of another kind, for
 // example that the file cannot be read.
 func problemsOf(err error) (reports []report) {
 	all := []error{err}
@@ -231,7 +231,7 @@ func (r report) place() string {
 }
 
 // annotated escapes text for a workflow command of GitHub. It encodes the characters that would end the command. If
-// property is true, it also encodes those that would end a property of the command.
+// property is true, it also encodes the characters that would end a property of the command.
 func annotated(text string, property bool) string {
 	r := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	if property {
@@ -240,8 +240,8 @@ func annotated(text string, property bool) string {
 	return r.Replace(text)
 }
 
-// An endpointCosts collects the values of the flag -cost of the command validate. It maps each endpoint to what a request
-// to it costs, in each unit.
+// An endpointCosts collects the values of the flag -cost of the command validate. It maps the name of each endpoint to
+// the costs of a request to this endpoint, one cost for each unit.
 type endpointCosts map[string][]ratelimit.Cost
 
 func (c endpointCosts) String() string { return "" }

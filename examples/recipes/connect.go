@@ -64,7 +64,7 @@ func (i *forConnect) limit(ctx context.Context, spec connect.Spec, peer connect.
 	}
 	denied := connect.NewError(connect.CodeResourceExhausted, errors.New("too many requests"))
 	switch httplimit.Status(i.limiter, err, res) {
-	case http.StatusServiceUnavailable: // the store has failed, and FailClosed denies all requests; or the call has ended
+	case http.StatusServiceUnavailable: // either the call has ended, or the store has failed and FailClosed denies all requests
 		denied = connect.NewError(connect.CodeUnavailable, errors.New("temporarily unavailable"))
 	case http.StatusInternalServerError:
 		return connect.NewError(connect.CodeInternal, errors.New("the limiter could not decide"))

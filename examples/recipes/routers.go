@@ -18,8 +18,8 @@ func aroundServeMux(m *httplimit.Middleware, mux *http.ServeMux) http.Handler {
 	return m.Handler(mux)
 }
 
-// aroundServeMuxAndMore also limits all requests to mux. It works if there are other handlers, such as
-// compress, between the middleware and mux.
+// aroundServeMuxAndMore limits all requests to mux, even if there are other handlers between the
+// middleware and mux, such as the handler that compress returns.
 func aroundServeMuxAndMore(l *ratelimit.RateLimiter, mux *http.ServeMux, compress func(http.Handler) http.Handler) (http.Handler, error) {
 	m, err := httplimit.New(l, httplimit.Config{Endpoint: httplimit.Route(mux)})
 	if err != nil {

@@ -14,7 +14,7 @@ const Never time.Duration = math.MaxInt64
 // Invariant: Whole >= 0 and 0 <= Frac < Unit of the bucket that the level belongs to.
 type Level struct {
 	Whole int64 // whole tokens, at most 2^51
-	Frac  int64 // the fraction of a token, in parts of which Bucket.Unit make up one token
+	Frac  int64 // the fraction of a token, as a number of parts; a token has as many parts as Bucket.Unit says
 }
 
 // A Bucket computes with the debts of a token bucket or a leaky bucket. The debt of a key is what
@@ -34,7 +34,7 @@ type Bucket struct {
 // MaxBurst is the largest burst of a [Bucket].
 const MaxBurst = math.MaxUint32
 
-// MaxUsed is the most units that a key can owe by charges past its limit, which correct an earlier
+// MaxUsed is the most units that a key can owe after charges past its limit. Such a charge corrects an earlier
 // charge that was too low. If the limit itself is above MaxUsed, the key can owe as many units as the limit.
 const MaxUsed = 1 << 50
 
@@ -174,14 +174,14 @@ func (b *Bucket) RescaledDown(debt Level, from *Bucket) Level {
 // Arithmetic returns b. With it, a type that embeds a Bucket gives access to that Bucket.
 func (b *Bucket) Arithmetic() *Bucket { return b }
 
-// Converted returns the debt of a key after a change of its bucket from the old one (from) to the new one
-// (b). The parameter debt is the debt before the change, in parts of b. The debt grows or falls by as much as
-// the burst: a key that owes 3 of 10 tokens owes 8 of 15 afterwards, so it may take 7 as before. If debt and
-// minDebt are both zero, the key is unused and stays unused: the result is zero.
+// Converted returns the debt of a key after its bucket was replaced by b. The parameter from is the old bucket,
+// and debt is the debt before the change, in parts of b. The debt grows or falls by as much as the burst: a key
+// that owes 3 of 10 tokens owes 8 of 15 afterwards, so it may take 7 as before. If debt and minDebt are both
+// zero, the key is unused and stays unused: the new debt is zero.
 //
-// The result is at least minDebt, such as the units that still wait in the queue of a leaky bucket. If the
-// parameter ahead is not set, minDebt is first cut to the burst of b. The result lost is set if minDebt was
-// cut, or if the debt was raised to minDebt.
+// The new debt is at least minDebt, such as the units that still wait in the queue of a leaky bucket. If the
+// parameter ahead is false, minDebt is first lowered to the burst of b if it is larger. The second result is
+// true if minDebt was lowered, or if the debt was raised to minDebt.
 func (b *Bucket) Converted(debt, minDebt Level, from *Bucket, ahead bool) (to Level, lost bool) {
 	if debt == (Level{}) && minDebt == debt {
 		return debt, false
@@ -196,9 +196,9 @@ func (b *Bucket) Converted(debt, minDebt Level, from *Bucket, ahead bool) (to Le
 	return debt, lost
 }
 
-// A Portion is the fraction Units/Of of the full limit. A new key may have a lower limit at first, which
-// grows to the full limit. Until then, the key has only a Portion of the full limit, and pays Of/Units tokens
-// for each unit: with half of the limit, 2 tokens.
+// A Portion is a fraction of the full limit: Units divided by Of. A new key may have a lower limit at first,
+// which grows to the full limit. Until then, the key has only a Portion of the full limit, and pays Of/Units
+// tokens for each unit: a key with half of the limit pays 2 tokens.
 //
 // Invariant: 1 <= Units <= Of.
 type Portion struct {
@@ -282,7 +282,7 @@ func (b *Bucket) Fit(debt Level, p Portion, burst int64) int64 {
 	top, hi, lo := times(hi, lo, uint64(p.Units))
 	unitHi, unitLo := bits.Mul64(uint64(p.Of), uint64(b.Unit)) // n units fit if n times this number is at most top·2^128 + hi·2^64 + lo
 	if unitHi == 0 {
-		n, _ := bits.Div64(hi, lo, unitLo) // the quotient fits, and top is 0: n is at most burst
+		n, _ := bits.Div64(hi, lo, unitLo) // n is at most burst, so top is 0 and the quotient has at most 64 bits
 		return int64(n)
 	}
 	// The divisor has more than 64 bits. It is rounded up to its 64 leading bits. The quotient is then
@@ -299,10 +299,10 @@ func (b *Bucket) Fit(debt Level, p Portion, burst int64) int64 {
 	return int64(n)
 }
 
-// Spend decides on n units for a key with this debt and the portion p of the limit: they are granted if the
-// debt and their cost are together at most burst tokens. If they are granted and the parameter charge is set,
-// cost is what they cost, and left is how many units fit after them. Otherwise cost is zero, and left is how
-// many units fit now.
+// Spend reports whether n units are granted to a key with this debt and the portion p of the limit: whether the
+// debt and the cost of the units are together at most burst tokens. If the units are granted and the parameter
+// charge is true, Spend also returns their cost and how many further units fit after them. Otherwise, it returns
+// the cost zero and how many units fit now.
 func (b *Bucket) Spend(debt Level, p Portion, n, burst int64, charge bool) (cost Level, left int64, granted bool) {
 	if charge {
 		if cost = b.Cost(p, n); cost.Whole <= burst {

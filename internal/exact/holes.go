@@ -6,19 +6,21 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// The bit holed in the field first of a Log says whether entries may have holes. The hole of an entry is the
-// number of its units that were given back. Without the bit, all holes are 0. A slot of the ring that is not in
-// use may still have a hole; Add removes this hole before it uses the slot.
+// holed is a bit of the field first of a Log. It is set if entries of the log may have holes. The hole of an entry
+// is the number of its units that were given back. If the bit is not set, all holes are 0. A slot of the ring that
+// is not in use may still have a hole; Add removes this hole before it uses the slot.
 //
-// Each entry stores a total of all units that were granted up to it. To lower the totals of an entry and of all
-// later ones would be slow. Instead, GiveBack adds the units to the hole of the entry, and to the field base of
-// the Log. The base is subtracted from every total, also from those of older entries. For an older entry, the
-// holes of all later entries are therefore added again. The newest entry has no hole, because GiveBack lowers
-// its total. For the oldest entry, GiveBack changes only the base.
+// Each entry stores the total of all units that were granted in it and in all older entries. When units of an
+// entry are given back, GiveBack would have to lower the totals of this entry and of all later entries, which is
+// slow. Instead, it adds the units to the hole of the entry and to the field base of the Log. The base is
+// subtracted from every total that is read. The totals of older entries must not become smaller by this, so the
+// holes of all later entries are added to them again. The newest entry has no hole, because GiveBack lowers its
+// total. For the oldest entry, GiveBack changes only the base.
 //
-// The fields holes of the ring are a tree of sums. The field at index i has the sum of the holes of the last 1,
-// 32, 1024 or 32,768 entries up to i: the largest of these numbers by which i+1 is divisible. So GiveBack changes
-// at most four fields, and the holes of several entries in a row are the sum of few fields.
+// The fields named holes in the ring form a tree of sums. The field at index i contains the sum of the holes of
+// several neighbouring entries, the last of which is at index i. There are 1, 32, 1024 or 32,768 of these entries:
+// the largest of these numbers that divides i+1. So GiveBack changes at most four fields, and the holes of many
+// entries in a row are the sum of few fields.
 const holed = 1 << 31
 
 // place returns the index in the ring of entry number i.
@@ -30,12 +32,12 @@ func (l *Log) skip(n uint32) {
 	l.older -= n
 }
 
-// fan is how many neighbouring sums on one level of the tree of holes are added up in one sum of the
-// next level.
+// fan is how many neighbouring sums on one level of the tree are added up to one sum of the next level. The
+// tree contains sums of the units that were given back.
 const fan = 32
 
-// note adds n units, modulo 2^32, to the hole (units given back) of the entry at the index place of
-// the ring: it adds them to each sum of the tree of holes that contains this entry.
+// note adds n units, modulo 2^32, to the units given back of one entry, whose index in the ring is the
+// parameter place. It adds them to each sum in the tree of sums that contains this entry.
 func (l *Log) note(place, n uint32) {
 	last := uint32(len(l.ring))
 	for level := uint32(1); ; level *= fan {
@@ -50,7 +52,7 @@ func (l *Log) note(place, n uint32) {
 	}
 }
 
-// hole returns how many units of the entry at the index place of the ring were given back.
+// hole returns how many units were given back of the entry whose index in the ring is the parameter place.
 func (l *Log) hole(place uint32) uint32 {
 	n := l.ring[place].holes
 	for level := uint32(1); place&(level*fan-1) == level*fan-1; level *= fan {
@@ -119,8 +121,8 @@ func (l *Log) find(at keytable.Instant) (i uint32) {
 	ring, mask := l.ring, uint32(len(l.ring)-1)
 	for n := l.older; n > 1; {
 		half := n / 2
-		// The processor cannot predict this comparison, so it is computed without a branch: later is 1 if the
-		// entry is after at.
+		// The processor cannot predict this comparison, so it is computed without a branch: the variable later
+		// becomes 1 if the instant of the entry is after the given instant, otherwise 0.
 		_, later := bits.Sub64(uint64(at), uint64(ring[(l.first+i+half)&mask].at), 0)
 		i += half & (uint32(later) - 1)
 		n -= half

@@ -13,13 +13,13 @@ import (
 //
 // All units granted at one instant share an entry. The newest entry is in the Log itself. The
 // older entries are in a ring buffer, which doubles its length when it is full. Each entry holds
-// the total of all units granted so far. So the units of several entries in a row are the
-// difference of two totals, and a binary search finds the entry at which a given number of units
-// is reached.
+// the total of all units granted up to its instant. So the units of several entries in a row are
+// the difference of two totals, and a binary search finds the entry at which a given number of
+// units is reached.
 type Log struct {
 	last  keytable.Instant // instant of the newest entry
-	total uint32           // running total of granted units, with those of the newest entry, modulo 2^32
-	base  uint32           // the part of total that no entry has: units of forgotten entries and units given back, modulo 2^32
+	total uint32           // running total of all granted units, including the newest entry, modulo 2^32
+	base  uint32           // how many of these units count no more: units of forgotten entries and units given back, modulo 2^32
 	ring  []entry          // all entries except the newest, in a ring buffer whose length is a power of two
 	first uint32           // index in ring of the oldest entry; the highest bit, holed, says whether units may have been given back
 	older uint32           // number of entries in ring
@@ -28,7 +28,7 @@ type Log struct {
 // An entry records an instant at which units were granted.
 type entry struct {
 	at    keytable.Instant // when the units were granted
-	total uint32           // running total of granted units, with those of this entry, modulo 2^32
+	total uint32           // running total of the units granted in this entry and in all older entries, modulo 2^32
 	holes uint32           // units of this entry, and of some entries before it, that were given back; see the constant holed
 }
 
@@ -134,9 +134,9 @@ func (l *Log) grow() {
 const maxEntries = 1 << 16
 
 // Exceed records n units at the instant now that may be more than the limit allows. The caller must call
-// Trim before. To bound the memory, Exceed adds the units to the newest entry, and sets its instant to now, if
-// l has maxEntries already. If all units together would be more than 2^32-1, one entry at now with 2^32-1 units
-// replaces all entries.
+// Trim before. Exceed bounds the memory: if l already has maxEntries entries, it adds the units to the newest
+// entry, and sets the instant of this entry to now. If all units together would be more than 2^32-1, one entry
+// with 2^32-1 units at the instant now replaces all entries.
 func (l *Log) Exceed(now keytable.Instant, n int64) {
 	if l.older >= maxEntries && l.first&holed != 0 {
 		l.fill()

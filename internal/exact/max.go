@@ -19,10 +19,10 @@ import (
 // In most buckets, at most Burst-1 tokens drain in a nanosecond. The debt then never reaches zero, so
 // tokens drain all the time.
 //
-// In any other bucket, more than Burst-1 tokens drain in a nanosecond: Burst-1 tokens and some parts of a
-// token, the variable lost. Usually, the client is granted Burst-1 units at an instant, and the fraction of a
-// token that the key owes besides becomes smaller by lost parts. Each time nothing of the fraction is left,
-// the client is granted Burst units at once.
+// In any other bucket, Burst-1 tokens and a fraction of a token drain in a nanosecond. (The variable lost is
+// this fraction, in parts of a token.) At most instants, the client is granted Burst-1 units, and its debt
+// afterwards is smaller by this fraction than at the instant before. Whenever the whole debt has drained before
+// the client takes units, it is granted Burst units at that instant.
 func (b *Bucket) MaxGranted(length uint64) uint64 {
 	burst, unit := uint64(b.Burst), uint64(b.Unit)
 	hi, limit := bits.Mul64(burst-1, unit)

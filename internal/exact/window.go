@@ -68,13 +68,13 @@ func (w *Window) Weighted(count int64, offset uint64) int64 {
 	return int64(quotient)
 }
 
-// Faded finds the first instant of the current interval at which the result of [Window.Weighted] for count,
-// which falls while the interval passes, is at most room. It returns the nanoseconds from this instant to the
-// end of the interval. The parameter room is a number of units, at least 0 and below count.
+// Faded returns how many nanoseconds before the end of the current interval the result of [Window.Weighted]
+// for count becomes at most room units. This result is largest when the interval begins, and becomes smaller
+// while the interval passes. The parameter room is at least 0 and below count.
 func (w *Window) Faded(count, room int64) uint64 {
 	hi, lo := bits.Mul64(uint64(room), w.Per)
-	// The quotient is rounded down: with the next larger quotient, the result of Weighted would still be
-	// above the parameter room.
+	// The quotient is rounded down: one nanosecond earlier in the interval, the result of Weighted would
+	// still be above room units.
 	before, _ := bits.Div64(hi, lo, uint64(count)) // the quotient fits, because room < count
 	return before
 }

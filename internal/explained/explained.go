@@ -36,9 +36,9 @@ type Request struct {
 	IP       string            `json:"ip,omitempty"`       // the address that the request comes from
 	Tier     string            `json:"tier,omitempty"`     // the client's plan
 	Attrs    map[string]string `json:"attrs,omitempty"`    // further properties by name
-	Rules    []string          `json:"rules,omitempty"`    // names of rules that apply instead of those that match Endpoint
+	Rules    []string          `json:"rules,omitempty"`    // names of rules that apply instead of the rules that match Endpoint
 	Cost     int               `json:"cost,omitempty"`     // units that the request takes; 0 means 1
-	Costs    []cost            `json:"costs,omitempty"`    // what the request costs in each unit
+	Costs    []cost            `json:"costs,omitempty"`    // what the request costs in other units, such as bytes
 	ID       string            `json:"id,omitempty"`       // names the request, so that a retry is not charged again
 }
 
@@ -114,7 +114,7 @@ type Rule struct {
 	Rate       ratetext.Rate `json:"-"`                   // the rate in force; zero for a custom limiter
 	RateFrom   string        `json:"rateFrom"`            // where Rate comes from, such as "tier"
 	Unit       string        `json:"unit,omitempty"`      // what the rule counts; empty for requests
-	Cost       int           `json:"cost,omitempty"`      // how many of these units the request takes; 0 if it has no Costs by unit
+	Cost       int           `json:"cost,omitempty"`      // how many of these units the request takes; 0 if Request.Costs is empty
 	AnsweredBy string        `json:"answeredBy"`          // what has answered for the rule, such as "store"
 	Receipts   int           `json:"receipts,omitempty"`  // number of charges of the key that can still be given back
 	Held       Held          `json:"held,omitzero"`       // units that requests in progress hold, if the rule counts such requests

@@ -12,10 +12,10 @@ import (
 
 // An Override is an exception from the rules for one client or for some addresses.
 type Override struct {
-	Client string        // the client whose requests it changes; empty if it is for addresses
-	IP     string        // the address, or prefix of addresses, whose requests it changes; empty if it is for a client
-	Rules  []string      // the names of the rules from which it is an exception; empty for all rules
-	Effect string        // what it does, such as "block"
+	Client string        // the client that the override is for; empty if it is for addresses
+	IP     string        // the address, or prefix of addresses, that the override is for; empty if it is for a client
+	Rules  []string      // the names of the rules that the override changes for them; empty for all rules
+	Effect string        // what the override does, such as "block"
 	Rate   ratetext.Rate // the rate that applies instead of the rule's, if Effect is "rate"
 	Until  time.Time     // when it ends; zero if it does not end by itself
 	Note   string        // a remark for people, such as the number of a ticket

@@ -61,8 +61,8 @@ func (c *Clock) After(d time.Duration) <-chan time.Time {
 }
 
 // Alarm returns a channel that receives the time of the clock once the clock has reached the given time.
-// Because this time is fixed, a move of the clock just before the call does not delay the alarm. The
-// function stop removes the alarm.
+// Unlike with After, a move of the clock just before the call does not delay the alarm. The second result is a
+// function that removes the alarm.
 func (c *Clock) Alarm(at time.Time) (rings <-chan time.Time, stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

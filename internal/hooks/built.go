@@ -13,8 +13,8 @@ type Built struct {
 
 	// Build is the function that builds Value. It is nil once Value is built.
 	//
-	// If a rule already has a value from the same config, Value is that value at first, and Build is
-	// set too. Build is called later if the rule no longer has that value when the rules are changed.
+	// If a rule already has a value from the same config, Value is set to that value although Build is
+	// not nil. Build is then called only if the rule has lost that value before the rules are changed.
 	Build func() (any, error)
 
 	uses   atomic.Int64 // how many rules use the value
@@ -39,9 +39,10 @@ func (m *Built) Use(n int64) {
 }
 
 // CloseUnused calls Close on the values of the given Builts, if they have that method and no rule uses
-// them. It closes no Built twice. The user's function may have returned the same value for several configs:
-// if the function used returns true for a value, a rule still uses it, and CloseUnused leaves it open.
-// CloseUnused ignores errors and panics of Close, because the change of the rules has already been made.
+// them. It closes no Built twice. The user's function may have returned the same value for several configs.
+// CloseUnused therefore leaves a value open if the function in its first parameter returns true, which means
+// that a rule still uses the value. Errors and panics of Close are ignored, because the change of the rules
+// has already been made.
 func CloseUnused(used func(v any) bool, all ...*Built) {
 	for _, m := range all {
 		if m == nil || m.Build != nil || m.uses.Load() > 0 {

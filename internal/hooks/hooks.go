@@ -42,8 +42,8 @@ func (c *Calls) Missing() bool { return len(c.missing) > 0 }
 // step, makes the missing calls, and runs the steps again from the first one. If a step returns an error
 // and no result is missing, Change returns this error, and the further steps do not run.
 //
-// Change tries this at most as often as tries says. It returns false if calls were missing each time. It
-// does not recover panics of the calls.
+// The parameter tries says how many times Change may run the steps from the first one. Change returns false if
+// results were missing each time. It does not recover panics of the calls.
 func (c *Calls) Change(mu sync.Locker, tries int, steps ...func() error) (done bool, err error) {
 	for range tries {
 		if done, err := c.try(mu, steps); done {
@@ -70,7 +70,7 @@ func (c *Calls) try(mu sync.Locker, steps []func() error) (done bool, err error)
 	return true, nil
 }
 
-// run makes the calls that Ask has noted, in that order.
+// run makes the calls that Ask has noted, in the order in which it noted them.
 func (c *Calls) run() {
 	if c.answers == nil {
 		c.answers = make(map[any]error)

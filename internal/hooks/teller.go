@@ -13,7 +13,7 @@ import (
 // key, and SetRate is called again. The zero Teller is ready for use.
 type Teller[K, R comparable] struct {
 	plan []telling[K, R]  // the calls of SetRate that the current plan needs
-	told []*telling[K, R] // the calls of SetRate that have been made, including those of earlier plans
+	told []*telling[K, R] // the calls of SetRate that have been made, including calls of earlier plans
 }
 
 // A telling describes one call of SetRate.
@@ -41,8 +41,8 @@ func (t *Teller[K, R]) Begin() { t.plan = nil }
 
 // Plan adds a call of the limiter's method SetRate(R) error to the plan, with the given rate. It returns
 // false if the limiter has no such method. The parameter name is the name of the rule that has this limiter,
-// and key identifies the state of that rule. If the limiter has no method Rate() R, its rate before the call
-// is taken to be the parameter before; the zero R means that this rate is not known.
+// and key identifies the state of that rule. The parameter before is the limiter's present rate, or the zero R
+// if it is not known. It is used only if the limiter has no method Rate() R.
 func (t *Teller[K, R]) Plan(name string, key K, limiter any, before, rate R) bool {
 	l, ok := limiter.(rated[R])
 	if ok {
@@ -51,9 +51,9 @@ func (t *Teller[K, R]) Plan(name string, key K, limiter any, before, rate R) boo
 	return ok
 }
 
-// Ask calls [Calls.Ask] for each planned call of SetRate, and returns the errors of these calls, joined. The error
-// of a call is what the function refused makes of the name of the rule and of what SetRate has returned. Both
-// errors may be nil.
+// Ask calls [Calls.Ask] for each planned call of SetRate, and returns the errors of these calls, joined. It passes
+// the name of the rule and the error that SetRate returned, which may be nil, to the function in the parameter
+// refused. The error that this function returns, which may be nil too, is the error of the call.
 func (t *Teller[K, R]) Ask(calls *Calls, refused func(name string, err error) error) error {
 	var problems []error
 	for _, p := range t.plan {
@@ -82,10 +82,10 @@ func (t *Teller[K, R]) Commit() {
 	}
 }
 
-// Undo undoes the calls of SetRate that were made but not committed. For each of them, it calls the function
-// now with the key of the call. If a later change has given the limiter a rate, now returns this rate and true,
-// and Undo sets this rate. Otherwise, it sets the rate that the limiter had before the call of SetRate, if that
-// rate is known.
+// Undo undoes the calls of SetRate that were made but not committed. For each of these calls, it calls the
+// function in its parameter with the key of the call. If a later change has given the limiter another rate, this
+// function returns that rate and true, and Undo sets that rate. Otherwise, Undo sets the rate that the limiter
+// had before the call of SetRate, if that rate is known.
 func (t *Teller[K, R]) Undo(now func(key K) (rate R, ok bool)) {
 	var unknown R
 	for _, done := range slices.Backward(t.told) { // newest call first, so that the rate before the first call is set last

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A Kind says which property of a request a part of a key is, such as the IP address.
+// A Kind is a property of requests that can be a part of keys, such as the IP address.
 type Kind uint8
 
 // The kinds of parts, in the order in which a key type lists them.

@@ -9,10 +9,10 @@ import (
 // A Request holds the values from which keys are made. It has the same fields as the Request of
 // package ratelimit, so a pointer to one converts to a pointer to the other.
 type Request struct {
-	Client, Endpoint, IP string // values of key parts
+	Client, Endpoint, IP string // each of them can be part of a key
 
 	Tier  string            // the client's plan; not part of any key
-	Attrs map[string]string // further properties of the request by name; values of key parts
+	Attrs map[string]string // further properties of the request by name; each value can be part of a key
 	Rules []string          // names of rules that apply to the request; not part of any key
 	Cost  int               // how many units the request takes; not part of any key
 	Costs []cost            // how many of each unit the request takes; not part of any key
@@ -140,8 +140,8 @@ func (m *Maker) Text(req *Request) string {
 	return string(append(text, req.part(m.parts[last])...))
 }
 
-// Given returns two answers about req. whole is true if req has a value for each part of its key. own is true
-// if whole is true and a part of the key identifies the sender: the client, the IP or an attribute.
+// Given returns two answers about req. The first is true if req has a value for each part of its key. The second
+// is true if the first is true and a part of the key identifies the sender: the client, the IP or an attribute.
 func (m *Maker) Given(req *Request) (whole, own bool) {
 	for _, part := range m.parts {
 		given := true

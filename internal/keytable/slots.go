@@ -102,7 +102,7 @@ func (s *Shard[S, A]) sweep(now Instant) {
 		if idle {
 			continue
 		}
-		next = max(next, s.home(at.hash.Hi)) // the slot for the next key is never after slot i
+		next = max(next, s.home(at.hash.Hi)) // the new slot of this key is never after its old slot i
 		s.slots[next] = at
 		next++
 		count++

@@ -23,7 +23,7 @@ import (
 // An Algorithm is the configuration of one limiter. Its methods answer the questions that the
 // table has about the states of keys. The zero S is the state of a key that was never used.
 type Algorithm[S any] interface {
-	// Idle reports whether, at the instant now, the state s equals that of a key that was never used.
+	// Idle reports whether, at the instant now, the state s equals the state of a key that was never used.
 	Idle(s *S, now Instant) bool
 
 	// Inherit returns the first state of a key that gets a slot of its own and so far shared the
@@ -45,8 +45,8 @@ type Table[S any, A Algorithm[S]] struct {
 	grow sync.Mutex
 }
 
-// A directory maps the first bits of a hash to a shard. A shard whose prefix has fewer bits than that,
-// because it has not split often, is in several neighbouring entries of the field shards.
+// A directory maps the first bits of a hash to a shard. A shard that has not split often has a shorter prefix,
+// which stands for several values of these bits. It is then in several neighbouring entries of the field shards.
 type directory[S any, A Algorithm[S]] struct {
 	shift  uint8 // 64 minus the number of first bits of a hash that select the shard
 	shards []atomic.Pointer[Shard[S, A]]
@@ -132,8 +132,8 @@ func (t *Table[S, A]) Counts() (sum Counts) {
 func (t *Table[S, A]) Reconfigure(alg A, convert func(h Hash, s *S, shared bool)) {
 	t.visit(func(s *Shard[S, A]) {
 		for i := range s.slots {
-			// Skip a state that owes nothing even at the earliest instant. It is not in use, for example
-			// after Reset.
+			// Skip a state that is idle even at the earliest instant. Such a state was never used, or not
+			// since a Reset.
 			if at := &s.slots[i]; at.hash.Hi != 0 && !s.Algorithm.Idle(&at.state, 0) {
 				convert(at.hash, &at.state, false)
 			}

@@ -6,16 +6,26 @@ import (
 	"slices"
 )
 
-// An Ordered is a Rule that can be in a List.
-type Ordered interface {
-	Rule
+// A Member is what a Rules notes of a rule. The type of the rule embeds it.
+type Member struct {
+	// Index orders the rules. That of the default rule is math.MaxInt32. It is set when the rule is put into a Rules.
+	Index int32
+}
 
-	// Index returns a number by which the rules of a List are sorted.
-	Index() int
+// member returns m. Only a type that embeds Member has this method.
+func (m *Member) member() *Member { return m }
+
+// A Listed is a rule that can be in a List: a pointer to a type that embeds Member.
+type Listed interface {
+	Rule
+	member() *Member
+
+	// RuleName returns the name of the rule, which no other rule has. It returns the same name each time.
+	RuleName() string
 }
 
 // A List holds rules, sorted by their Index, with the default rule last. It never changes.
-type List[R Ordered] []R
+type List[R Listed] []R
 
 // NumNamed returns the number of rules that are not the default rule.
 func (l List[R]) NumNamed() int {
@@ -35,16 +45,16 @@ func (l List[R]) Default() (r R) {
 
 // Position returns the position of r in l. r must be one of the rules of l.
 func (l List[R]) Position(r R) int {
-	i, _ := slices.BinarySearchFunc(l, r.Index(), func(r R, index int) int { return cmp.Compare(r.Index(), index) })
+	i, _ := slices.BinarySearchFunc(l, r.member().Index, func(r R, index int32) int { return cmp.Compare(r.member().Index, index) })
 	return i
 }
 
-// With returns a List in which one rule is replaced: the rule in the parameter to takes the place of
-// the rule in the parameter from. If from is the zero R, With only adds a rule, behind all others but
-// the default rule. If to is the zero R, With only removes a rule. The caller must make the method
-// Index of the new rule return the result index from now on. l must be the newest List, because next
-// may share memory with l.
-func (l List[R]) With(from, to R) (next List[R], index int) {
+// with returns a List in which one rule (the parameter from) is replaced by another (the parameter to).
+// If the rule to replace is the zero R, with only adds a rule, behind all others but the default rule. If
+// the new rule is the zero R, with only removes a rule. The second result is a number: from now on, the
+// method Index of the new rule must return it. with must be called on the newest List only, because the new
+// List may share memory with l.
+func (l List[R]) with(from, to R) (next List[R], index int32) {
 	var none R
 	named := l.NumNamed()
 	switch {
@@ -54,11 +64,11 @@ func (l List[R]) With(from, to R) (next List[R], index int) {
 	case from != none:
 		next = slices.Clone(l)
 		next[l.Position(from)] = to
-		return next, from.Index()
+		return next, from.member().Index
 	case to.Place().Default:
-		return append(l, to), math.MaxInt // older Lists share the array but are shorter, so they do not see the new rule
+		return append(l, to), math.MaxInt32 // older Lists share the array but are shorter, so they do not see the new rule
 	case named > 0:
-		index = l[named-1].Index() + 1
+		index = l[named-1].member().Index + 1
 	}
 	if named == len(l) {
 		return append(l, to), index // older Lists are shorter, so they do not see the new rule

@@ -23,9 +23,9 @@ type Place struct {
 	Shadow     bool   // whether the rule is in shadow mode, so that it denies nothing
 }
 
-// Check returns what is wrong with the endpoint of a rule at the place p, and what is wrong with the rule being
-// additional. Each text says what a good value is; it is empty if the value is good. named says whether the
-// rule has a name, by which a request can ask for it.
+// Check checks the fields Endpoint and Additional of a rule at the place p. It returns a text for each of the
+// two fields: what a good value is, or "" if the value is good. The parameter named says whether the rule has
+// a name. A request can ask for a rule by its name, so such a rule needs no endpoint.
 func (p Place) Check(named bool) (endpoint, additional string) {
 	switch {
 	case p.Default && p.Endpoint != "":
@@ -101,7 +101,7 @@ func Meet(a, b Place) bool {
 	return depthA == depthB || a.Additional || b.Additional || b.Shadow
 }
 
-// A Rule is a rule of the package that uses this one.
+// A Rule is a rule of the package that imports this one. Only its Place matters here.
 type Rule interface {
 	comparable
 
@@ -127,7 +127,7 @@ type members[R Rule] struct {
 	text       string     // the pattern, without a "*"
 	own        []R        // the rules with this pattern
 	mu         sync.Mutex // held while Group.value is made
-	additional []R        // the additional rules among all that apply; set when Group.value is made
+	additional []R        // the additional rules among the rules that Group.value is made from; set together with it
 }
 
 func newGroup[R Rule, G any](text string, exact bool, own []R) *Group[R, G] {
@@ -145,9 +145,9 @@ func (g *Group[R, G]) Value() *G {
 // The method anew returns a copy of g without its value. The value is made again when it is needed.
 func (g *Group[R, G]) anew() *Group[R, G] { return newGroup[R, G](g.text, g.exact, g.own) }
 
-// replace returns a copy of g in which the rule in the parameter to takes the place of the rule in the
-// parameter from. Either may be the zero R, which stands for no rule. replace returns nil if no rule is
-// left.
+// replace returns a copy of g in which one rule (the parameter from) is replaced by another (the parameter
+// to). If the first is the zero R, a rule is only added; if the second is the zero R, a rule is only removed.
+// replace returns nil if no rule is left.
 func (g *Group[R, G]) replace(from, to R) *Group[R, G] {
 	var none R
 	own := make([]R, 0, len(g.own)+1)
@@ -172,7 +172,7 @@ func (g *Group[R, G]) counted() *Group[R, G] {
 }
 
 // A Set holds all rules of a limiter that have a pattern. It never changes: the method Replace returns
-// another Set, which shares memory with the old one where both are the same.
+// another Set, which shares memory with the old Set where the two Sets are the same.
 type Set[R Rule, G any] struct {
 	Exact Map[*Group[R, G]] // the groups of single endpoints, by endpoint
 
@@ -295,9 +295,9 @@ func (s *Set[R, G]) chain(g *Group[R, G]) []*Group[R, G] {
 	return chain
 }
 
-// Replace returns a Set in which the rule in the parameter to takes the place of the rule in the
-// parameter from. Either may be the zero R, which stands for no rule. Replace makes a new group only if
-// the rules that apply to the endpoints of the group change.
+// Replace returns a Set in which one rule (the parameter from) is replaced by another (the parameter to).
+// If the first is the zero R, a rule is only added; if the second is the zero R, a rule is only removed.
+// Replace makes a new group only if the rules that apply to the endpoints of the group change.
 func (s *Set[R, G]) Replace(from, to R) Set[R, G] {
 	var none R
 	after := *s
@@ -315,9 +315,9 @@ func (s *Set[R, G]) Replace(from, to R) Set[R, G] {
 	return after
 }
 
-// The method change changes the Set s as Replace describes it. Each of the rules in the parameters from
-// and to has the pattern of the given place, or is the zero R. The Set s must be a copy that only the
-// caller has.
+// The method change replaces one rule of the Set s (the parameter from) by another (the parameter to), as
+// Replace describes it. Both rules have the pattern of the given place; one of them may be the zero R. The
+// Set s must be a copy that only the caller has.
 func (s *Set[R, G]) change(place Place, from, to R) {
 	r := refresh[R, G]{all: isAdditional(from) || isAdditional(to)}
 	text, isPrefix := strings.CutSuffix(place.Endpoint, "*")

@@ -47,8 +47,8 @@ func (n *node[R, G]) setChildren(children []*node[R, G]) {
 	}
 }
 
-// find returns the group of the longest prefix of text that has a group in the tree at n. If there is
-// none, find returns the group best.
+// find returns the group of the longest prefix of text that has a group in the tree at n. If no prefix
+// of text has a group, find returns the group that the caller passed as best.
 func (n *node[R, G]) find(text string, best *Group[R, G]) *Group[R, G] {
 	for {
 		if n.prefix != nil {
@@ -179,8 +179,8 @@ func (n *node[R, G]) with(text string, change func(n *node[R, G])) *node[R, G] {
 }
 
 // setChild makes the node child the child of n with the index i. If i is -1, it adds the node as a new
-// child. If the node is nil, it removes the child with the index i. n is a copy that only the caller
-// has, but its slice of children is shared with the original.
+// child. If the node is nil, it removes the child with the index i. The node n is a copy that only the
+// caller has, but its slice of children is shared with the original.
 func (n *node[R, G]) setChild(i int, child *node[R, G]) {
 	switch {
 	case i < 0 && child == nil:
@@ -207,9 +207,9 @@ func sharedLen(a, b string) int {
 
 // A refresh is used after the rules of one pattern have changed. It replaces the groups of narrower
 // patterns to which the changed rules apply, so that the values of these groups are made again.
-// Additional rules apply to all groups of narrower patterns. Another rule applies to such a group only
-// if neither this group nor a group between it and the changed pattern has a rule that can be the best
-// match.
+// Additional rules apply to all groups of narrower patterns. A rule that is not additional does not apply
+// to a group of a narrower pattern if this group has a rule that can be the best match, or if a group
+// between the two patterns has such a rule.
 type refresh[R Rule, G any] struct {
 	all    bool           // whether a changed rule is additional, so that it applies to all groups
 	groups []*Group[R, G] // the groups of single endpoints that have been replaced
@@ -229,8 +229,8 @@ func (r *refresh[R, G]) node(n *node[R, G]) *node[R, G] {
 	return &c
 }
 
-// The method below replaces those groups below the prefix of n to which the changed rules apply. n is a
-// copy that only the caller has.
+// The method below replaces the groups below the prefix of n to which the changed rules apply. The node n
+// is a copy that only the caller has.
 func (r *refresh[R, G]) below(n *node[R, G]) {
 	if n.exact != nil && (r.all || !n.exact.enforces) {
 		n.exact = n.exact.anew()

@@ -1,13 +1,16 @@
-// Package mirror copies values between structs whose fields have the same names, but other types: those of the root package, which
-// no internal package may import, and those of an internal package that the root calls.
+// Package mirror copies values between structs whose fields have the same names, but different types. One struct is of the root
+// package, which no internal package may import; the other struct is of an internal package that the root package calls.
 package mirror
 
 import "reflect"
 
-// Copy sets each field of the struct that to points to from the field of the same name in the struct that from points to. The
-// types of two such fields may differ, but one must be convertible to the other, or both are structs, or pointers to structs, or
-// lists of structs. An empty list of structs becomes nil.
-func Copy(to, from any) { copyValue(reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem()) }
+// To returns a struct of the type T whose fields have the values of the fields of the same names in the struct from. The types of
+// two such fields may differ, but one must be convertible to the other, or both are structs, or pointers to structs, or lists of
+// structs. An empty list of structs becomes nil. T and from may also be such pointers or lists themselves.
+func To[T any](from any) (to T) {
+	copyValue(reflect.ValueOf(&to).Elem(), reflect.ValueOf(from))
+	return to
+}
 
 func copyValue(to, from reflect.Value) {
 	switch kind := from.Kind(); {

@@ -23,8 +23,8 @@ type row struct {
 
 type rate struct{ N int }
 
-// TestCopy copies each kind of field there and back.
-func TestCopy(t *testing.T) {
+// TestTo copies each kind of field there and back.
+func TestTo(t *testing.T) {
 	type list struct {
 		First *entry
 		All   []entry
@@ -39,16 +39,18 @@ func TestCopy(t *testing.T) {
 	}
 	err := errors.New("refused")
 	in := list{&entry{rate{1}, "a"}, []entry{{rate{2}, "b"}, {rate{3}, "c"}}, []string{"x"}, err}
-	var out table
-	Copy(&out, &in)
+	out := To[table](in)
 	require.Equal(t, table{err, []string{"x"}, []row{{"b", rate{2}}, {"c", rate{3}}}, &row{"a", rate{1}}}, out)
 
-	var back list
-	Copy(&back, &out)
+	back := To[list](out)
 	require.Equal(t, in, back)
 	require.NotSame(t, in.First, back.First)
 
-	Copy(&out, &list{All: []entry{}})
-	require.Equal(t, table{}, out, "nothing of what was there before stays, and an empty list is nil")
-	require.Panics(t, func() { Copy(&out, &struct{ Err error }{}) }, "a field is missing")
+	require.Equal(t, table{}, To[table](list{All: []entry{}}), "an empty list is nil")
+	require.Panics(t, func() { To[table](struct{ Err error }{}) }, "a field is missing")
+
+	require.Equal(t, &row{"a", rate{1}}, To[*row](in.First))
+	require.Nil(t, To[*row]((*entry)(nil)))
+	require.Equal(t, []row{{"b", rate{2}}, {"c", rate{3}}}, To[[]row](in.All))
+	require.Nil(t, To[[]row]([]entry{}))
 }

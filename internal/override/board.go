@@ -21,11 +21,12 @@ const (
 	numLayers
 )
 
-// inOrder returns the layers, the strongest first: if two layers have equal overrides, the one in the first of these layers
-// decides.
+// inOrder returns the layers, the strongest first: if two overrides for one client and the same rules have the same effect and
+// end at the same time, the override in the stronger layer decides.
 func inOrder() [numLayers]Layer { return [...]Layer{Code, Shared, File} }
 
-// MaxOwn and MaxShared are the largest numbers of overrides that the layer Code or File, and the list in a store, can have.
+// MaxOwn is the largest number of overrides in the layer Code, and also in the layer File. MaxShared is the largest number of
+// overrides in the list that a store keeps.
 const (
 	MaxOwn    = 1 << 16
 	MaxShared = 10_000
@@ -35,7 +36,7 @@ const (
 type Host struct {
 	Wall   func() time.Time                  // the date and the time of day, by which overrides end
 	Now    func() keytable.Instant           // the instant now, by the clock with which the limiter decides
-	Change func(commit func(), touched *Set) // calls commit, then decides again on waiting callers to whom an override in touched applies
+	Change func(commit func(), touched *Set) // calls commit, then decides again for waiting callers that have an override in the Set
 	Source Source                            // the list in a store that processes share; nil if the limiter has none
 }
 
@@ -104,8 +105,8 @@ func (b *Board) All() (all []Entry) {
 }
 
 // Apply changes the layer l: each of the changes adds an override or, if its Effect is Lift, removes others. If whole is true,
-// the changes that have not ended yet replace the whole layer. The result n is how many overrides the layer has then. If these
-// would be more than MaxOwn, nothing changes, and ok is false.
+// the changes that have not ended yet replace the whole layer. The result n is how many overrides the layer has then. If n would
+// be above MaxOwn, nothing changes, and the result ok is false.
 func (b *Board) Apply(l Layer, changes []Entry, whole bool) (n int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,9 +122,10 @@ func (b *Board) Apply(l Layer, changes []Entry, whole bool) (n int, ok bool) {
 	return n, true
 }
 
-// plan plans a change of the layer l, as Apply says, at the time now. The result touched has the changes and what they replace:
-// only requests that it meets may be decided differently afterwards. The result n is how many overrides the layer will have.
-// The function commit makes the change. The caller holds b.mu.
+// plan plans a change of the layer l, as the method Apply describes it, at the time now. The first result is a Set with the new
+// overrides and those that they replace: the change matters only to requests to which an override in this Set applies. The
+// second result is how many overrides the layer will have. The third result is a function that makes the change. The caller
+// holds b.mu.
 func (b *Board) plan(l Layer, changes []Entry, whole bool, now time.Time) (touched *Set, n int, commit func()) {
 	next := make(map[string][]Entry) // the clients and prefixes that change, with what they will have in the layer
 	old := func(whom string) []Entry {
@@ -184,8 +186,8 @@ func (b *Board) plan(l Layer, changes []Entry, whole bool, now time.Time) (touch
 	}
 }
 
-// minSweep is a number of overrides: a change of a layer that has fewer does not look for those that have ended, to remove
-// them.
+// minSweep is a number of overrides: a change of a layer with fewer overrides does not look for overrides that have ended, to
+// remove them.
 const minSweep = 1024
 
 // Changed returns a channel that is closed when the overrides change.
@@ -209,20 +211,27 @@ func (b *Board) Count(r *Ruling) {
 	}
 }
 
-// Live returns how many overrides of each effect have not ended.
-func (b *Board) Live() (blocks, exemptions, rates int) {
-	set := b.Set()
-	if set == nil {
-		return 0, 0, 0
-	}
-	now := b.Time()
-	return set.live(Block, now), set.live(Exempt, now), set.live(Rate, now)
+// Stats are the totals of a Board. They have the fields of OverrideStats in the root package.
+type Stats struct {
+	Blocked, Exempted, Rated  uint64 // requests that an override has changed, by its effect
+	Blocks, Exemptions, Rates int    // overrides of each effect that have not ended
 }
 
-// Time returns the time by which overrides end: that of the store, if processes share a list in it.
+// Stats returns the totals of b.
+func (b *Board) Stats() Stats {
+	s := Stats{Blocked: b.Blocked.Load(), Exempted: b.Exempted.Load(), Rated: b.Rated.Load()}
+	if set := b.Set(); set != nil {
+		now := b.Time()
+		s.Blocks, s.Exemptions, s.Rates = set.live(Block, now), set.live(Exempt, now), set.live(Rate, now)
+	}
+	return s
+}
+
+// Time returns the time that decides which overrides have ended. It is the time of the store if processes share a list of
+// overrides in a store, and otherwise the time of this process.
 func (b *Board) Time() time.Time { return b.Wall().Add(time.Duration(b.ahead.Load())) }
 
-// Wake closes the channel that Changed returns, so that those who wait for a change decide again.
+// Wake closes the channel that Changed returns, so that goroutines that wait for a change decide again.
 func (b *Board) Wake() {
 	if changed := b.changed.Swap(nil); changed != nil {
 		close(*changed)

@@ -13,15 +13,16 @@ type Doubt struct {
 	met    atomic.Bool // whether an exemption did not apply because of the Doubt
 }
 
-// NewDoubt returns a Doubt with the values, the deadline and the end of the context ctx. client is true if the client of
-// the request was named after the address: then no exemption of the client applies either.
+// NewDoubt returns a Doubt that has the values and the deadline of the context ctx, and ends with it. The parameter client
+// is true if the client of the request was named after the address: then no exemption of the client applies either.
 func NewDoubt(ctx context.Context, client bool) *Doubt { return &Doubt{Context: ctx, client: client} }
 
-// InDoubt returns the context with which a limiter decides on a request from the address ip by this client. ctx is the
-// request's own context. doubtful is an address that may be that of a proxy, or "" if there is none. If ip is this address,
-// the result is a Doubt, so that exemptions of the address do not apply. named is the name that a client has if it is named
-// after the doubtful address. If ip is another address, for example one that the service has set itself, the result is ctx,
-// and doubt is nil.
+// InDoubt returns the context with which a limiter decides on a request of this client from the address ip. The parameter
+// ctx is the request's own context. The parameter doubtful is an address that may be the address of a proxy, or "" if there
+// is no doubt. If ip is this address, InDoubt returns a Doubt as the context, so that exemptions of the address do not apply.
+// The parameter named is the name of a client that is named after this address: if the client has this name, exemptions of
+// the client do not apply either. If ip is another address, for example one that the service has set itself, InDoubt returns
+// ctx, and a nil Doubt.
 func InDoubt(ctx context.Context, doubtful, ip, client, named string) (_ context.Context, doubt *Doubt) {
 	if doubtful == "" || ip != doubtful {
 		return ctx, nil

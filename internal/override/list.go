@@ -28,7 +28,8 @@ func (l *Lists) Edit(limiter string, changes []Entry, now time.Time) (n int, ok 
 	return l.lists[limiter].Edit(changes, now)
 }
 
-// Since returns what has changed in the List of the limiter, as [List.Since] says. Without a List, the version is zero.
+// Since returns what has changed in the List of the limiter, as [List.Since] says. If the limiter has no List, the version is
+// the zero Version.
 func (l *Lists) Since(limiter string, v Version) (now Version, set, lifted []Entry, whole bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -38,8 +39,8 @@ func (l *Lists) Since(limiter string, v Version) (now Version, set, lifted []Ent
 	return Version{}, nil, nil, v != Version{}
 }
 
-// A List is the list of overrides (exceptions to the rules) of one limiter in a store in memory. It also knows which were
-// lifted (removed), so that a reader can ask for what has changed. It is not safe for concurrent use.
+// A List is the list of overrides (exceptions to the rules) of one limiter in a store in memory. It also knows which overrides
+// were lifted (removed), so that a reader can ask for what has changed. It is not safe for concurrent use.
 type List struct {
 	version Version
 	items   map[string][]item // by Entry.whom
@@ -49,15 +50,15 @@ type List struct {
 // An item is an override, or a note that it was lifted (removed).
 type item struct {
 	Entry
-	number uint64 // the Version.Number of the List since this item was set or lifted
+	number uint64 // the Version.Number that the List got when this item was set or lifted
 	lifted bool
 }
 
 // NewList returns an empty List.
 func NewList() *List { return &List{version: Version{List: max(rand.Uint64(), 1)}} }
 
-// Edit sets or lifts (removes) the given overrides at the time now. It returns how many overrides the List has then. If these
-// would be more than MaxShared, the List stays as it is, ok is false, and n is how many it would have had.
+// Edit sets or lifts (removes) the given overrides at the time now. The result n is how many overrides the List has then. If n
+// is above MaxShared, the result ok is false, and the List stays as it was.
 func (l *List) Edit(changes []Entry, now time.Time) (n int, ok bool) {
 	next := List{l.version, make(map[string][]item, len(l.items)), l.dropped}
 	next.version.Number++
@@ -117,8 +118,8 @@ func (l *List) forget() (n int) {
 	return n
 }
 
-// Since returns what has changed since the given version: what was set and what was lifted. If whole is true, set is the
-// whole list.
+// Since returns the present version, and what has changed since the given version: the overrides that were set, and the
+// overrides that were lifted (removed). If the last result is true, the second result is the whole list instead.
 func (l *List) Since(v Version) (now Version, set, lifted []Entry, whole bool) {
 	if whole = v.List != l.version.List || v.Number < l.dropped; whole {
 		v.Number = 0

@@ -7,11 +7,10 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 )
@@ -29,7 +28,7 @@ const (
 	Pardon Effect = "pardon"
 )
 
-// rank orders the effects of overrides that are equally specific: the one with the lowest rank decides.
+// rank orders the effects of overrides that are equally specific: the override whose effect has the lowest rank decides.
 func rank(e Effect) int { return slices.Index([]Effect{Block, Exempt, Rate}, e) }
 
 // An Override is an exception to the rules of a limiter, for one client or for some addresses: it blocks them, exempts them, or
@@ -39,9 +38,17 @@ type Override struct {
 	IP     string        // an address or a prefix; empty if it is for a client
 	Rules  []string      // the names of the rules that it is for; none: all rules
 	Effect Effect        // what it does
-	Rate   ratetext.Rate // the rate of the client or address, in place of that of the rules; set only for the effect Rate
+	Rate   ratetext.Rate // the rate of the client or address, in place of the rate of the rules; set only for the effect Rate
 	Until  time.Time     // when it ends; zero if it does not
 	Note   string        // a text for operators, which decides nothing
+}
+
+// Part returns the part that a key must have so that it belongs to the client or to one address of o.
+func (o *Override) Part() keyspec.Kind {
+	if o.IP != "" {
+		return keyspec.IP
+	}
+	return keyspec.User
 }
 
 // An Entry is an Override in a form that is the same for equal overrides: IP in its usual spelling, and Rules sorted, each name
@@ -49,10 +56,10 @@ type Override struct {
 type Entry struct {
 	Override
 	prefix netip.Prefix // the field IP, parsed; invalid if the override is for a client
-	lifts  bool         // whether it is no override, but removes the one with the same Rules and the same Effect
+	lifts  bool         // whether the Entry only removes an override: the one with the same Rules and the same Effect
 }
 
-// lifting returns an Entry that lifts (removes) an override when it is applied: the one that e would replace.
+// lifting returns an Entry that, when it is applied, lifts (removes) the override that e would replace.
 func (e Entry) lifting() Entry {
 	e.lifts = true
 	return e
@@ -94,8 +101,11 @@ func NewEntries(all []Override) []Entry {
 	return entries
 }
 
-// Plain returns the override of e, which shares no memory with e.
+// Plain returns the override of e, which shares no memory with e, or nil if e is nil.
 func (e *Entry) Plain() *Override {
+	if e == nil {
+		return nil
+	}
 	o := e.Override
 	o.Rules = slices.Clone(o.Rules)
 	return &o
@@ -115,8 +125,8 @@ func (e *Entry) Covers(p netip.Prefix) bool {
 	return e.prefix.Bits() <= p.Bits() && e.prefix.Contains(p.Addr())
 }
 
-// Owns reports whether the override e is for the owner of a key. client is the hash of the client whose key it is, and ip is
-// the address or the prefix whose key it is; either may be zero.
+// Owns reports whether the override e is for the owner of a key. The owner is a client or an address: the parameter client is
+// the hash of the client, and ip is the address or a prefix of addresses. The other parameter is zero.
 func (e *Entry) Owns(client keytable.Hash, ip netip.Prefix) bool {
 	if e.prefix.IsValid() {
 		return ip.IsValid() && e.Covers(ip)
@@ -127,8 +137,8 @@ func (e *Entry) Owns(client keytable.Hash, ip netip.Prefix) bool {
 // IsAddress reports whether e is for a single address.
 func (e *Entry) IsAddress() bool { return e.prefix.IsSingleIP() }
 
-// PrefixOf returns the address in ip, as a prefix of its whole length, or the prefix in ip. For any other text, the prefix is
-// invalid.
+// PrefixOf parses a text that is an address or a prefix of addresses. It returns an address as the prefix that contains only
+// this address. For any other text, it returns the zero Prefix, which is invalid.
 func PrefixOf(ip string) netip.Prefix {
 	if addr, bits, ok := parse(ip); ok {
 		return netip.PrefixFrom(addr, bits)
@@ -162,7 +172,7 @@ func (e *Entry) IsFor(rule string) bool {
 	return found || len(e.Rules) == 0
 }
 
-// compare orders the overrides of one client or prefix: those that decide before others come first.
+// compare orders the overrides of one client or prefix: an override that decides before another comes first.
 func compare(a, b Entry) int {
 	if named := len(a.Rules) > 0; named != (len(b.Rules) > 0) {
 		if named {
@@ -182,8 +192,8 @@ func compare(a, b Entry) int {
 }
 
 // ParsePrefix returns the addresses that text names: an address such as "203.0.113.9", or a prefix such as
-// "10.0.0.0/8". IPv4 addresses in IPv6 count as IPv4, and the zone of an address is dropped. If text is neither, or if a
-// prefix has bits set beyond its length, problem says what the text must be.
+// "10.0.0.0/8". IPv4 addresses in IPv6 count as IPv4, and the zone of an address is dropped. If text is neither an address
+// nor a prefix, or if a prefix has bits set beyond its length, problem says what the text must be.
 func ParsePrefix(text string) (prefix netip.Prefix, problem string) {
 	const form = `must be an address, such as "203.0.113.9", or a prefix, such as "10.0.0.0/8"`
 	if addr, err := netip.ParseAddr(text); err == nil {
@@ -216,7 +226,8 @@ type Set struct {
 	ipv4, ipv6 table
 }
 
-// A whom is a client or a prefix with its overrides. Those that decide before others come first, see compare.
+// A whom is a client or a prefix with its overrides, in the order of the function compare: if several overrides apply to a
+// request, the first decides.
 type whom struct{ entries []Entry }
 
 var seed = maphash.MakeSeed()
@@ -233,9 +244,9 @@ func NewSet(entries []Entry) *Set {
 	return (*Set)(nil).with(byWhom, nil)
 }
 
-// with returns a copy of s in which some clients and prefixes are changed. Those in the map next get the overrides that the map
-// has for them. Those in the map gone have none any more; the map has an override that each of them had. If no overrides are
-// left, the result is nil.
+// with returns a copy of s in which the overrides of some clients and prefixes are changed. The map next contains the clients
+// and prefixes that have overrides after the change, each with all its new overrides. The map gone contains the clients and
+// prefixes that have no overrides any more, each with one of its old overrides. If no overrides are left, the result is nil.
 func (s *Set) with(next map[string][]Entry, gone map[string]Entry) *Set {
 	t, copied := new(Set), [shards]bool{}
 	if s != nil {
@@ -311,15 +322,15 @@ func (s *Set) live(effect Effect, now time.Time) (n int) {
 // Met are the overrides that may apply to one request. The zero Met has none.
 type Met struct {
 	client *whom
-	near   *node   // the longest prefix with the address of the request; the shorter ones are its parents
+	near   *node   // the longest prefix that contains the address of the request; shorter prefixes are its parents
 	inside []*node // if the request has a prefix in place of an address: the nodes inside that prefix
 }
 
 // None reports whether m is empty, so that no override can apply to the request.
 func (m *Met) None() bool { return m.client == nil && m.near == nil && m.inside == nil }
 
-// Find returns the overrides for a request of this client from this address. ip may also be a prefix, such as "2001:db8::/64",
-// and overrides of addresses do not apply to any other text. Find allocates nothing.
+// Find returns the overrides for a request of this client from this address. The text ip may also be a prefix of addresses,
+// such as "2001:db8::/64". If it is any other text, no override of an address applies. Find allocates nothing.
 func (s *Set) Find(client, ip string) (m Met) {
 	if s == nil {
 		return m
@@ -339,7 +350,8 @@ func (s *Set) Find(client, ip string) (m Met) {
 	return m
 }
 
-// parse returns the address in ip and its length in bits, or the prefix in ip and its length.
+// parse parses a text that is an address or a prefix of addresses. For an address, it returns the address and its length in
+// bits. For a prefix, it returns the first address and the length of the prefix.
 func parse(ip string) (addr netip.Addr, bits int, ok bool) {
 	if addr, err := netip.ParseAddr(ip); err == nil {
 		addr = addr.Unmap().WithZone("")
@@ -358,18 +370,18 @@ func parse(ip string) (addr netip.Addr, bits int, ok bool) {
 	return netip.PrefixFrom(addr, bits).Masked().Addr(), bits, true
 }
 
-// For returns the override that decides for the rule with this name, or nil if none applies. An override of the client decides
-// before those of addresses, one of a longer prefix before one of a shorter prefix, and one that names the rule before one for
-// all rules. Of those that are equal in this, a block decides before an exemption, and an exemption before a rate. If no rule
-// applies to the request, rule is "". The function applies says whether an override can be applied to the rule; if not, the
-// next one decides.
+// For returns the override that decides for the rule with this name, or nil if no override applies. If no rule applies to the
+// request, the caller passes "" as the name. An override of the client decides before an override of an address. An override of
+// a longer prefix decides before an override of a shorter prefix. For one client or prefix, an override that names the rule
+// decides before an override for all rules; after that, a block decides before an exemption, and an exemption before a rate.
+// An override for which the function in the second parameter returns false is passed over.
 func (m *Met) For(rule string, applies func(e *Entry) bool) *Entry {
 	if m.client != nil {
 		if e := m.client.find(rule, applies); e != nil {
 			return e
 		}
 	}
-	for i := range m.inside { // it covers only a part of the request's addresses: enough for a block, but for no other effect
+	for i := range m.inside { // these prefixes contain only some of the request's addresses, so only their blocks apply
 		e := m.inside[i].find(rule, func(e *Entry) bool { return e.Effect == Block && applies(e) })
 		if e != nil {
 			return e
@@ -392,33 +404,3 @@ func (w *whom) find(rule string, applies func(e *Entry) bool) *Entry {
 	}
 	return nil
 }
-
-// Check looks for a fault in o at the time now. It returns the field, its value, and what the value must be. If it finds no
-// fault, field is "". It does not check what depends on the rules of the limiter.
-func (o *Override) Check(now time.Time) (field string, value any, reason string) {
-	const short = "must be zero, unless the effect is "
-	switch {
-	case o.Client == "" && o.IP == "" || o.Client != "" && o.IP != "":
-		return "client", confmap.Describe(o.Client) + " and ip is " + confmap.Describe(o.IP), "must be set, or ip, and not both"
-	case len(o.Client) > maxClient:
-		return "client", strconv.Itoa(len(o.Client)) + " bytes", "must have at most 4096 bytes"
-	case rank(o.Effect) < 0 && o.Effect != Lift && o.Effect != Pardon:
-		return "effect", confmap.Describe(o.Effect), `must be one of "block", "exempt", "rate", "pardon", or "" to lift`
-	case len(o.Note) > maxNote:
-		return "note", strconv.Itoa(len(o.Note)) + " bytes", "must have at most 256 bytes"
-	case rank(o.Effect) < 0 && !o.Until.IsZero():
-		return "until", o.Until, short + `"block", "exempt" or "rate"`
-	case !o.Until.IsZero() && !now.Before(o.Until):
-		return "until", o.Until, "must be in the future: it is " + now.UTC().Format(time.RFC3339) + " now"
-	case o.Effect != Rate && o.Rate != ratetext.Rate{}:
-		return "rate", o.Rate, short + `"rate"`
-	}
-	if o.IP != "" {
-		if _, problem := ParsePrefix(o.IP); problem != "" {
-			return "ip", confmap.Describe(o.IP), problem
-		}
-	}
-	return "", nil, ""
-}
-
-const maxClient, maxNote = 4096, 256 // in bytes

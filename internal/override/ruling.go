@@ -8,15 +8,16 @@ import (
 // forever is the time that a block without an end lasts.
 const forever = time.Duration(1<<63 - 1)
 
-// An At has the overrides (exceptions to the rules) of a limiter at one time. A caller that waits is served by its At, or by a
-// new one if overrides for it have changed meanwhile.
+// An At has the overrides (exceptions to the rules) of a limiter at one time. A caller that waits keeps its At, and gets a new
+// At only if overrides that apply to the caller have changed meanwhile.
 type At struct {
 	Set   *Set      // nil if there are none
 	Doubt *Doubt    // refuses exemptions of an address that may be a proxy's; nil if the address is the client's
 	now   time.Time // when the overrides were looked up; not set if there are none
 }
 
-// At returns the overrides of b at the present time. doubt is the Doubt of the request's context, or nil if it has none.
+// At returns the overrides of b at the present time. The parameter is the Doubt of the request's context, or nil if the context
+// has no Doubt.
 func (b *Board) At(doubt *Doubt) At {
 	a := At{Set: b.Set(), Doubt: doubt}
 	if a.Set != nil {
@@ -38,7 +39,7 @@ func (b *Board) For(ctx context.Context) At {
 
 // A Ruling is what overrides (exceptions to the rules) say about one request and its rules.
 type Ruling struct {
-	Block *Entry // the block that denies the request, the one that ends last; nil if there is none
+	Block *Entry // the block that denies the request; if there are several, the block that ends last; nil if there is none
 	Freed int    // from how many rules the request is exempt
 	Rated int    // how many rules have the rate of an override
 
@@ -65,8 +66,8 @@ func (r *Ruling) Begin(a At, client, ip string) {
 	r.met, r.now, r.doubt = a.Set.Find(client, ip), a.now, a.Doubt
 }
 
-// Rule returns the override that decides for the rule with this name, or nil, and notes it in r. The function takes says
-// whether the rule can have the rate of an override.
+// Rule returns the override that decides for the rule with this name, or nil, and notes it in r. The second parameter is a
+// function that reports whether the rule can have the rate of a given override.
 func (r *Ruling) Rule(name string, takes func(e *Entry) bool) *Entry {
 	if r.met.None() {
 		return nil
@@ -111,8 +112,8 @@ func (r *Ruling) Of(rule string) *Entry {
 	return nil
 }
 
-// About returns the override that decides for the rule with this name. If there is none, it returns the override with a rate
-// that would decide if the rule could have that rate, or nil.
+// About returns the override that decides for the rule with this name. If no override decides, it returns the override whose
+// rate does not fit the rule, so that it was passed over, or nil if there is no such override.
 func (r *Ruling) About(rule string) *Entry {
 	if e := r.Of(rule); e != nil {
 		return e

@@ -7,15 +7,13 @@ import (
 	"time"
 )
 
-// A Source is the list of overrides (exceptions to the rules) of a limiter that a store keeps for several processes.
-type Source interface {
-	// Since returns what has changed since the version v, or the whole list.
-	Since(ctx context.Context, v Version) (Changes, error)
-}
+// A Source is the list of overrides (exceptions to the rules) of a limiter that a store keeps for several processes. It returns
+// what has changed since the version v, or the whole list.
+type Source func(ctx context.Context, v Version) (Changes, error)
 
 // A Version is the version of a list of overrides in a store.
 type Version struct {
-	List   uint64 // which list it is: after the store was emptied, there is another one
+	List   uint64 // a number that identifies the list; a list that is made after the store was emptied has another number
 	Number uint64 // grows with each change
 }
 
@@ -30,8 +28,9 @@ type Changes struct {
 // Unknown is a version that no list in a store has. If the layer Shared has it, the next read brings the whole list.
 var Unknown = Version{List: math.MaxUint64}
 
-// Poll starts a goroutine that reads the list in the store, if there is one and the last reading began more than a second ago.
-// The caller does not wait for it. If the store cannot be reached, the old copy of the list goes on to decide.
+// Poll starts a goroutine that reads the list of overrides in the store, if the limiter has such a list, and if the last
+// reading began more than a second ago. The caller does not wait for the goroutine. If the store cannot be reached, the copy
+// of the list that this process already has stays in use.
 func (b *Board) Poll() {
 	if b.Source == nil {
 		return
@@ -50,7 +49,7 @@ func (b *Board) Poll() {
 // errStale means that another goroutine has changed the copy of the list in the store meanwhile.
 var errStale = errors.New("ratelimit: the overrides have changed meanwhile")
 
-// Read reads what has changed in the list in the store, and changes the copy in this process. The error is that of the Source.
+// Read reads what has changed in the list in the store, and changes the copy in this process. It fails if the Source fails.
 func (b *Board) Read(ctx context.Context) (err error) {
 	const tries = 10
 	for range tries {
@@ -64,7 +63,7 @@ func (b *Board) Read(ctx context.Context) (err error) {
 // readOnce tries once to do what Read does. It returns errStale if another goroutine has changed the copy meanwhile.
 func (b *Board) readOnce(ctx context.Context) error {
 	since := b.sharedVersion()
-	c, err := b.Source.Since(ctx, since)
+	c, err := b.Source(ctx, since)
 	if err != nil {
 		return err
 	}
@@ -79,8 +78,8 @@ func (b *Board) readOnce(ctx context.Context) error {
 	return b.learn(append(changes, c.Set...), c.Whole, since, c.Version)
 }
 
-// ReadAfter reads the list in the store after these changes were made there. If that fails, it makes the changes in the copy of
-// the list, so that this process obeys them at once.
+// ReadAfter reads the list in the store after these changes were made there. If the list cannot be read, ReadAfter makes the
+// changes in this process's copy of the list, so that this process obeys them at once.
 func (b *Board) ReadAfter(ctx context.Context, changes []Entry) {
 	if b.Read(ctx) != nil {
 		_ = b.learn(changes, false, b.sharedVersion(), Unknown) // an error means that the list was read meanwhile
@@ -94,9 +93,9 @@ func (b *Board) sharedVersion() Version {
 	return b.version
 }
 
-// learn makes in the copy of the list (the layer Shared) the changes that were made in the store between the versions since and
-// now. It returns errStale if another goroutine has changed the copy meanwhile, so that they cannot be applied to it, see
-// Permits.
+// learn applies changes that were made in the store to the copy of the list (the layer Shared). The last two parameters are the
+// versions of the list before and after these changes. If another goroutine has changed the copy meanwhile, the changes may
+// not fit it any more (the method Permits decides that); learn then returns errStale.
 func (b *Board) learn(changes []Entry, whole bool, since, now Version) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -109,9 +108,10 @@ func (b *Board) learn(changes []Entry, whole bool, since, now Version) error {
 	return nil
 }
 
-// Permits reports whether changes can be applied to a copy of the list that has the version v. The changes lead from the
-// version since to the version now; if whole is true, they are the whole list instead. They cannot be applied if v is later
-// than now, if changes between v and since would be missing, or if v is the version of another list.
+// Permits reports whether changes can be applied to a copy of the list that has the version v. The first two parameters are the
+// versions of the list before and after these changes; if whole is true, the changes are the whole list instead. They cannot be
+// applied if v is later than the version after them, if v is older than the version before them (so that other changes would be
+// missing), or if v is the version of another list.
 func (v Version) Permits(since, now Version, whole bool) bool {
 	later := v.List == now.List && v.Number <= now.Number && (whole || since.List == v.List && since.Number <= v.Number)
 	return v == since || later

@@ -8,8 +8,8 @@ import (
 )
 
 // A table finds the prefixes that contain a given address, with their overrides. Two prefixes are either disjoint, or one
-// lies inside the other. So in the order of their first addresses, with the shorter prefix first, each prefix is followed
-// by those inside it.
+// lies inside the other. They are sorted by their first addresses; if two have the same first address, the shorter prefix
+// comes first. In this order, each prefix is followed by the prefixes inside it.
 type table struct {
 	starts []uint128 // the first address of each node; a search reads only these, which lie close together
 	nodes  []*node   // sorted as described above
@@ -39,7 +39,8 @@ func numberOf(addr netip.Addr) uint128 {
 	return uint128{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
 }
 
-// change makes w the overrides of the prefix p, from the next call of finish on. If w is nil, p has none.
+// change notes that the prefix p gets the overrides in w, or loses its overrides if w is nil. The next call of the method
+// finish makes the change.
 func (t *table) change(p netip.Prefix, w *whom) {
 	if t.changes == nil {
 		t.changes = make(map[netip.Prefix]*whom)
@@ -47,8 +48,8 @@ func (t *table) change(p netip.Prefix, w *whom) {
 	t.changes[p] = w
 }
 
-// finish applies the changes that calls of the method change have collected. Copies of the table share its nodes and stay
-// as they are.
+// finish applies the changes that calls of the method change have noted. Copies of the table, which share its nodes, do not
+// change.
 func (t *table) finish() {
 	if t.changes == nil {
 		return
@@ -86,7 +87,7 @@ func (t *table) finish() {
 	}
 }
 
-// compareNodes orders nodes by their first addresses; of two with the same one, the shorter prefix comes first.
+// compareNodes orders nodes by their first addresses. If two nodes have the same first address, the shorter prefix comes first.
 func compareNodes(a, b *node) int {
 	if c := a.prefix.Addr().Compare(b.prefix.Addr()); c != 0 {
 		return c
@@ -114,9 +115,10 @@ func covering(n *node, addr netip.Addr, bits int) *node {
 	return n
 }
 
-// find returns in near the longest prefix that contains the address addr. If bits is less than the length of an address,
-// addr and bits are the first address and the length of a prefix: then near contains all of that prefix, and inside are the
-// nodes inside it that have a block.
+// find returns the node of the longest prefix that contains an address. It can also look for a prefix of addresses: then addr
+// is the first of these addresses, and bits is the length of the prefix, which is less than the length of an address. The first
+// result is then the longest prefix that contains all these addresses, and the second result has the nodes of longer prefixes
+// that contain some of them and have a block.
 func (t *table) find(addr netip.Addr, bits int) (near *node, inside []*node) {
 	start := numberOf(addr)
 	after := sort.Search(len(t.starts), func(i int) bool { return start.less(t.starts[i]) })

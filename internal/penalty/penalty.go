@@ -10,21 +10,21 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Rule says when a key is blocked, and for how long. Its fields are those of Penalty in the root package.
+// A Rule says how many denials block a key, and for how long. The type Penalty of the root package has the same fields.
 type Rule struct {
 	After  int           // how many denials begin a block
 	Within time.Duration // denials count together if they come within this time of the first one
 	For    time.Duration // how long the first block lasts
-	Most   time.Duration // a block that begins less than Most after another ended is twice as long, up to Most; 0: every block lasts For
+	Most   time.Duration // the longest block; a block that begins within this time after the last one is twice as long; 0: all blocks last For
 }
 
-// Whose says whose key is blocked, so that all keys of a client or address can be pardoned.
+// Whose says to which client and address a key belongs, so that the blocks of all their keys can be ended together.
 type Whose struct {
 	Client keytable.Hash // the hash of the client's name; zero if the key is not that of a single client
-	IP     netip.Prefix  // the address, or the prefix that a request has in its place; invalid if the key has no address
+	IP     netip.Prefix  // the address of the client, or the network prefix that the request gives for it; invalid if the key has neither
 }
 
-// A state is what is known about the denials of one key. The zero state is that of a key that was never denied.
+// A state is what is known about the denials of one key. A key that was never denied has the zero state.
 type state struct {
 	start keytable.Instant // when the first of the counted denials came; not used while count is 0
 	until keytable.Instant // when the last block ended or will end; 0 if there was none
@@ -114,8 +114,8 @@ func (t *Table) Rest(h keytable.Hash, now keytable.Instant) time.Duration {
 }
 
 // Strike counts a denial of the key with this hash at the instant now, unless the key is blocked. It returns how long the
-// key is blocked from now, or 0, and whether this denial has begun the block. If the Table is full, and has no room to
-// make (see add), a denial of a further key is not counted.
+// key is blocked from now, or 0, and whether this denial has begun the block. If the Table is full and can forget no other
+// key, the denial of a new key is not counted.
 func (t *Table) Strike(h keytable.Hash, whose Whose, now keytable.Instant) (rest time.Duration, begun bool) {
 	r := t.rule.Load()
 	sh := t.shard(h)
@@ -136,8 +136,8 @@ func (t *Table) Strike(h keytable.Hash, whose Whose, now keytable.Instant) (rest
 	return 0, false
 }
 
-// Block notes that a store has denied the key with this hash for the time rest, because of a block. If rest is longer
-// than a block can last, the block lasts as long as the longest.
+// Block notes that a store has denied the key with this hash on account of a block. The block of the key now
+// lasts for the given time (rest), but no longer than the longest block of the rule.
 func (t *Table) Block(h keytable.Hash, whose Whose, rest time.Duration, now keytable.Instant) {
 	r, sh := t.rule.Load(), t.shard(h)
 	defer sh.mu.Unlock()
@@ -153,8 +153,8 @@ func (t *Table) Block(h keytable.Hash, whose Whose, rest time.Duration, now keyt
 }
 
 // add adds a state for the key with this hash to sh. Before that, it looks at up to 8 other states of sh. It forgets
-// those that have no effect any more and, as long as the Table is full, those of keys that are not blocked now. If the
-// Table is still full, the result is nil.
+// each of these states that has no effect any more. As long as the Table is full, it also forgets each of these states
+// whose key is not blocked now. If the Table is still full, the result is nil.
 func (t *Table) add(sh *shard, h keytable.Hash, now keytable.Instant) *state {
 	const looks = 8 // a small number, so that a call is fast however many keys there are
 	r, full, seen := t.rule.Load(), t.len.Load() >= t.most, 0
@@ -176,8 +176,11 @@ func (t *Table) add(sh *shard, h keytable.Hash, now keytable.Instant) *state {
 	return s
 }
 
-// Forget forgets the counted denials of the key with this hash, and ends its block.
+// Forget forgets the counted denials of the key with this hash, and ends its block. A nil Table has none.
 func (t *Table) Forget(h keytable.Hash) {
+	if t == nil {
+		return
+	}
 	sh := t.shard(h)
 	defer sh.mu.Unlock()
 	if sh.states[h] != nil {
@@ -186,8 +189,12 @@ func (t *Table) Forget(h keytable.Hash) {
 	}
 }
 
-// Pardon forgets the counted denials, and ends the blocks, of all keys for which the function named of returns true.
+// Pardon forgets the counted denials, and ends the blocks, of all keys for whose owner the given function returns true. A nil
+// Table has no keys.
 func (t *Table) Pardon(of func(w *Whose) bool) {
+	if t == nil {
+		return
+	}
 	for i := range t.shards {
 		sh := &t.shards[i]
 		sh.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
-// A Rate is a rate that a text describes: Requests units every Per, and at most Burst units at once.
+// A Rate is a rate that a text describes: how many units are granted in a length of time, and how many at once.
 type Rate struct {
 	Requests int           // units granted every Per
 	Per      time.Duration // the time in which Requests units are granted, above 0; 0 if Window is a calendar
@@ -51,7 +51,7 @@ var units = map[string]time.Duration{
 	"w": week, "week": week, "weeks": week,
 }
 
-// Parse returns the rate that s describes. The text of its error says what a good text is.
+// Parse returns the rate that s describes. If s describes no rate, the error says how a rate must be written.
 func Parse(s string) (Rate, error) {
 	r, err := parse(s)
 	if err == nil {

@@ -122,8 +122,8 @@ func (c *consumer) install(modules []published) error {
 	return nil
 }
 
-// The method use builds and tests the snippets and examples in the module, and runs the examples. It returns
-// an error if an example denies no request.
+// The method named "use" builds and tests the snippets and examples in the module, and runs the examples. It
+// returns an error if an example denies no request.
 func (c *consumer) use(examples []string) error {
 	for _, args := range [][]string{
 		{"get", "-t", "./..."}, // also gets the modules that only the tests import

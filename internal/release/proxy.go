@@ -38,8 +38,8 @@ type published struct {
 	dir string // folder of the module, "." for the root
 }
 
-// tag returns the git tag that publishes m, such as "v0.1.0", or "redisstore/v0.1.0" for the module in that
-// folder.
+// tag returns the git tag that publishes m, such as "v0.1.0" for the root module, or "redisstore/v0.1.0" for the
+// module in the folder redisstore.
 func (m published) tag() string { return path.Join(m.dir, m.Version.Version) }
 
 // publishedModules returns those modules in go.work that users install, the root first. A module has the version

@@ -113,8 +113,8 @@ func (emptyImporter) Import(importPath string) (*types.Package, error) {
 	return pkg, nil
 }
 
-// keepSnippet reports whether a file of the package has the lines of a snippet. If so, it adds the
-// declarations with these lines to the field keep, as keepLines does.
+// keepSnippet reports whether a file of the package has the lines of a snippet. If so, it calls keepLines,
+// which adds the declarations with these lines to the field keep.
 func (p *sourcePackage) keepSnippet(snippet []string) bool {
 	for _, f := range p.files {
 		lines := trimmedLines(string(f.text))
@@ -154,7 +154,7 @@ func isTest(d ast.Decl) bool {
 	return ok && f.Recv == nil && (strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Example"))
 }
 
-// The method need adds the declaration d to the map needed. It also adds all declarations of the package
+// The method named "need" adds the declaration d to the map needed. It also adds all declarations of the package
 // that d needs to compile: the declarations of the names in d, and the methods of its types.
 func (p *sourcePackage) need(d ast.Decl, needed map[ast.Decl]bool) {
 	if d == nil || needed[d] {

@@ -9,20 +9,20 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Record finds the answers to one request in a [Log], or adds them to the Log. It is the
-// [engine.Record] for a request to a store that keeps its keys in memory, in an [engine.Book].
+// A Record finds the recorded answers to one request in a [Log], or adds the answers to the Log, so that a
+// retry of the request gets them again. It implements [engine.Record] for a store that keeps its keys in memory.
 type Record struct {
 	log     *Log
 	id      keytable.Hash    // the hash that identifies the request
 	ttl     time.Duration    // how long a grant is replayed
 	look    bool             // whether Find leaves the number of replays unchanged
-	charges []*engine.Charge // the charges of the request, sorted so that their order in the request does not matter
+	charges []*engine.Charge // one for each rule that the request is charged to; sorted, so that their order in the request does not matter
 	parts   []engine.Part    // the answers to the charges, in the order of the field charges
 }
 
 // NewRecord returns the Record of one request in the given log. The request is identified by its
-// client, its ID and its charges. A grant is replayed for the duration ttl. If the parameter look is
-// set, a call of Find does not count as a replay.
+// client, its ID and its charges. A grant is replayed for the duration ttl. If look is true, a call of
+// Find does not count as a replay.
 func NewRecord(log *Log, client, id string, ttl time.Duration, look bool, charges []engine.Charge) *Record {
 	r := &Record{log: log, ttl: ttl, look: look, parts: make([]engine.Part, len(charges))}
 	for i := range charges {

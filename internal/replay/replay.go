@@ -55,7 +55,7 @@ func New(limit int) *Log {
 // Find writes the recorded answers to a request into the slice parts, which may be nil. The hash id
 // identifies the request. Durations in the answers are reduced by the time that has passed from the
 // grant to the instant now. Find returns false if the request has no record, if the record is too old,
-// or if it has answered [MaxReplays] retries already. If the parameter counts is set, this call counts
+// or if it has answered [MaxReplays] retries already. The last parameter says whether this call counts
 // as one of these retries.
 func (l *Log) Find(id keytable.Hash, now keytable.Instant, parts []engine.Part, counts bool) bool {
 	l.mu.Lock()
@@ -154,7 +154,7 @@ func (l *Log) Len() int {
 }
 
 // Begin does what Find does for the request that the hash id identifies. It also returns the instant of
-// the search; it calls the parameter now to read the clock. If Begin finds no answers, the caller
+// the search, which it reads from the clock by the given function. If Begin finds no answers, the caller
 // decides on the request and must then call End. Before the call of End, further calls of Begin for the
 // same request wait. If ctx ends while a call waits, that call returns the error of ctx.
 func (l *Log) Begin(

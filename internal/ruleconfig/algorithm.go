@@ -13,7 +13,7 @@ type Algorithm struct {
 	Name     string // name of the algorithm, as it is written in rules
 	Windowed bool   // whether the algorithm counts in windows, and has no burst
 	Leaks    bool   // whether the config of the algorithm may have the field leakRatePerSecond
-	Custom   bool   // whether the user has registered the algorithm; false for those of the library
+	Custom   bool   // whether the user has registered the algorithm; false for an algorithm of the library
 }
 
 // otherNames are further names under which configs may ask for an algorithm of the library.

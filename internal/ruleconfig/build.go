@@ -28,9 +28,8 @@ func (r *Reader) Built(rule, config *confmap.Node, a Algorithm, build func() (an
 	return built
 }
 
-// guarded calls the function build, and recovers a panic. If build panics, or returns neither a value
-// nor an error, the text misuse says which of these it did. If build panics with an error, err is that
-// error.
+// guarded calls the function build, and recovers a panic. If build panics, or if it returns no value and no
+// error, the second result is a text that says so. If build panics with an error, err is that error.
 func guarded(build func() (any, error)) (built any, misuse string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -57,7 +56,7 @@ func (r *Reader) reportBuild(config *confmap.Node, a Algorithm, err error) {
 	}
 	for _, e := range fields {
 		for range e.more {
-			r.Report(err) // counts a problem that build has found, but has not listed
+			r.Report(err) // counts one more problem: the build function has found it, but has not listed it
 		}
 		if e.more > 0 {
 			continue
@@ -85,8 +84,8 @@ type fieldError struct {
 	more   int // number of further errors, which are not listed; if above 0, the other fields are empty
 }
 
-// fieldErrors takes apart err, which may join several errors for fields or be one such error, and
-// returns these errors. ok reports whether err consists only of errors for fields.
+// fieldErrors returns the errors for fields of which err consists: err itself if it is an error for one
+// field, or the errors that err joins. If err has any other part, ok is false.
 func (r *Reader) fieldErrors(err error) (all []fieldError, ok bool) {
 	found := fieldError{err: err}
 	if found.field, found.value, found.reason, ok = r.caller.Field(err); ok {
@@ -95,7 +94,7 @@ func (r *Reader) fieldErrors(err error) (all []fieldError, ok bool) {
 	switch e := any(err).(type) { // not errors.As: the text of a wrapping error would be lost
 	case *moreFields:
 		return []fieldError{{more: e.n}}, true
-	case *causedError: // build has used this package to read a config, and returns the error it got
+	case *causedError: // an error of this package, with which the build function has read its config
 		found.field, found.value, found.reason, ok = r.caller.Field(e.error)
 		return []fieldError{found}, ok
 	case interface{ Unwrap() []error }:
@@ -143,7 +142,7 @@ func (r *Reader) ReportChecked(n *confmap.Node, problems []error) {
 }
 
 // written turns a problem with a field of a rule into a problem with the field that the user has written
-// in the config n. The parameter rest is the path of the field in the rule. The results are the path,
+// in the config n. The second parameter is the path of the field in the rule. The results are the path,
 // the value and the reason for the error about the config.
 func (r *Reader) written(n *confmap.Node, rest string, value any, reason string) (string, any, string) {
 	end := strings.IndexAny(rest, ".[")
@@ -186,7 +185,7 @@ func describeChecked(value any) string {
 	return confmap.Truncate(text, confmap.MaxValue)
 }
 
-// More returns an error which says that n problems are not listed. The error wraps the error invalid.
+// More returns an error which says that n problems are not listed. It wraps the error that is passed as invalid.
 func More(n int, invalid error) error { return &moreProblems{n, invalid} }
 
 type moreProblems struct {
@@ -196,5 +195,5 @@ type moreProblems struct {
 
 func (m *moreProblems) Error() string { return fmt.Sprintf("ratelimit: and %d more", m.n) }
 
-// Unwrap returns the error that the function More got in its parameter invalid.
+// Unwrap returns the error that was passed to the function More.
 func (m *moreProblems) Unwrap() error { return m.invalid }

@@ -18,8 +18,8 @@ type Fields struct {
 	done    bool              // whether Err has been called
 }
 
-// NewFields returns the Fields of algoConfig. The function problem makes the error for one wrong
-// field, and more makes the error which says that n further problems are not listed.
+// NewFields returns the Fields of algoConfig. The first function makes the error for one wrong field. The
+// second function makes the error which says that n further problems are not listed.
 func NewFields(algoConfig map[string]any, problem func(field, value, reason string) error, more func(n int) error) *Fields {
 	node, ok := confmap.NodeOf("", algoConfig)
 	if !ok {
@@ -45,8 +45,8 @@ func (f *Fields) Has(name string) bool {
 	return f.node.Has(name)
 }
 
-// given reports whether the config has the required field with this name, and notes a missing field.
-// The text form says what the field must be.
+// given reports whether the config has the required field with this name. If the field is missing, given
+// notes that for the errors, with a text that says what the field must be (the parameter form).
 func (f *Fields) given(name, form string) bool {
 	ok := f.Has(name)
 	if !ok {

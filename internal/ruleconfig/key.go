@@ -20,8 +20,8 @@ const (
 )
 
 // Key reads the key of the rule with the config n: a text such as "ip+endpoint", or a list of its parts. If the
-// field is missing, key is empty. ok is then true, except if the config has the field under a misspelt
-// name. If the value is not a key, Key reports that, and ok is false.
+// value is not a key, Key reports that, and ok is false. A missing field is read as an empty key, and ok is true;
+// but if the config has the field under a misspelt name, ok is false.
 func (r *Reader) Key(n *confmap.Node) (key string, ok bool) {
 	v, given := n.Get("key")
 	if !given {
@@ -62,9 +62,9 @@ func joined(v any) (text string, ok bool) {
 }
 
 // ParseKey returns the key type that is written in text. If text is not a key type, problem says what a key
-// type must be. The words in text may be in upper or lower case, and with or without "_" and "-"; the name of
-// an attribute is taken exactly as written, also with a space at its end. Only the space before a separator
-// that has a space on both sides, as in "attr:tenant + ip", is not part of the name.
+// type must be. The words in text may be in upper or lower case, and with or without "_" and "-". The name of
+// an attribute is taken exactly as written: a space at its end is a part of the name. There is one exception: in
+// "attr:tenant + ip", where the separator has a space on both sides, the name has no space.
 func ParseKey(text string) (key, problem string) {
 	switch {
 	case text == "":

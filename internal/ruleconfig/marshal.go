@@ -6,9 +6,9 @@ import (
 	"reflect"
 )
 
-// Marshal returns the config of a rule in JSON. The map values has the values of the rule's fields, by
-// the names of the fields. The fields are in the order of RuleFields. Fields with zero values are left
-// out, except the algorithm and the algoConfig.
+// Marshal returns the config of a rule in JSON. The given map has the value of each field of the rule, by
+// the name of the field. In the JSON, the fields are in the order of RuleFields. Fields with zero values are
+// left out, except the algorithm and the algoConfig.
 func Marshal(values map[string]any) ([]byte, error) {
 	text := bytes.NewBufferString("{")
 	for _, f := range RuleFields {

@@ -1,6 +1,7 @@
 package ruleconfig
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -10,30 +11,56 @@ import (
 // A Policy is a failure policy: it says what a rule does while its store fails. The zero Policy means
 // that a rule has none.
 type Policy struct {
-	Name     string // "open", "closed" or "local"
-	Replicas int    // number of processes among which the rate is divided, at least 1; 0 unless Name is "local"
+	Name     string // one of the constants
+	Replicas int    // number of processes among which the rate is divided, at least 1; 0 unless Name is Local
 }
 
-const policyForm = `must be "open", "closed", "local" or, of 4 replicas, "local:4"`
+// The names of the policies.
+const (
+	Open   = "open"
+	Closed = "closed"
+	Local  = "local"
+)
+
+const (
+	policyForm = `must be "open", "closed", "local" or, of 4 replicas, "local:4"`
+	noReplica  = "must have at least 1 replica"
+)
+
+// String returns the policy as a config spells it, such as "open" or "local:4", or "inherit" if p is zero.
+func (p Policy) String() string {
+	if p.Name == Local {
+		return p.Name + ":" + strconv.Itoa(p.Replicas)
+	}
+	return cmp.Or(p.Name, "inherit")
+}
+
+// Problem says what p must be, or is empty if p is valid.
+func (p Policy) Problem() string {
+	if p.Name == Local && p.Replicas < 1 {
+		return noReplica
+	}
+	return ""
+}
 
 // ParsePolicy returns the policy that is written in text. If text is not a policy, reason says what a
 // policy must be.
 func ParsePolicy(text string) (p Policy, reason string) {
 	switch text {
-	case "open", "closed":
+	case Open, Closed:
 		return Policy{Name: text}, ""
-	case "local":
+	case Local:
 		return Policy{text, 1}, ""
 	}
-	replicas, local := strings.CutPrefix(text, "local:")
+	replicas, local := strings.CutPrefix(text, Local+":")
 	count, err := strconv.ParseUint(replicas, 10, 31)
 	switch {
 	case !local || err != nil:
 		return Policy{}, policyForm
 	case count < 1:
-		return Policy{}, "must have at least 1 replica"
+		return Policy{}, noReplica
 	}
-	return Policy{"local", int(count)}, ""
+	return Policy{Local, int(count)}, ""
 }
 
 // Policy reads the failure policy of the rule with the config n.

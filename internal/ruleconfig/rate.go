@@ -18,7 +18,7 @@ var (
 	textForm   = rateSchema.Fields[11:12] // the field rate, which is a text such as "100/m"
 )
 
-// The fields of windowForm are of two sorts. A rate in that form has one field of each sort.
+// A rate in windowForm has two fields: one for the number of requests, and one for the length of the window.
 var (
 	countFields  = windowForm[:2]
 	windowFields = windowForm[2:]
@@ -55,9 +55,9 @@ func (r *Reader) Rate(rule, config *confmap.Node, a Algorithm) ratetext.Rate {
 	return r.rate(rule, config, a, ratetext.Rate{})
 }
 
-// rate reads the rate of a rule or of a tier. For a tier, the node rule is nil, and base is the rate of
-// the rule to which the tier belongs. A tier may be unlimited. A tier of a windowed algorithm must have
-// the same Per as base.
+// rate reads the rate of a rule, or of a tier (another rate of a rule, for some clients). For a tier, the
+// node rule is nil, and base is the rate of the rule to which the tier belongs. A tier may be unlimited. A
+// tier of a windowed algorithm must have the same Per as base.
 func (r *Reader) rate(rule, config *confmap.Node, a Algorithm, base ratetext.Rate) ratetext.Rate {
 	before := r.Found()
 	if config != rule {
@@ -139,10 +139,10 @@ func windowHint(n *confmap.Node) confmap.Hint {
 	}
 }
 
-// rateByWindow returns a suggestion for an error about the length of a window that has a unit, such as
-// "1m". The suggestion is a field "rate" that means the same as this length and the number of requests
-// in n. If value has no unit, rateByWindow returns an empty text. name is the name of the field with
-// the length.
+// rateByWindow is called for a field whose value should be the length of a window as a number. If the value
+// has a unit, as "1m" has, rateByWindow returns a suggestion for the error: a field "rate" that means the same
+// as this length and the number of requests in n. Otherwise it returns an empty text. The field has the given
+// name and value.
 func rateByWindow(n *confmap.Node, name string, value any) string {
 	text, ok := confmap.TextOf(value)
 	per, err := ratetext.ParsePer(text[:min(len(text), confmap.MaxName)])
@@ -169,7 +169,7 @@ func (r *Reader) forms(n *confmap.Node, a Algorithm) {
 			reject(same[1], "must not stand beside "+n.Written(same[0])+": give one of them")
 		}
 	}
-	var given []string // for each form of which the config n has fields, the first of these fields
+	var given []string // for each form, the first of its fields that the config n has, if any
 	for _, form := range [][]string{bucketForm, windowForm, textForm} {
 		if name, ok := n.First(form); ok {
 			given = append(given, name)

@@ -26,8 +26,8 @@ const (
 )
 
 // rateOf returns the Rate that grants exactly x · 10^shift units a second. If no Rate does, reason says
-// why. For 0.3333333333, the reason says that 1/3 was probably meant. x must be above 0. The text
-// fields names the fields of the config from which x comes.
+// why. For 0.3333333333, the reason says that 1/3 was probably meant. x must be above 0. The last parameter
+// is a text with the names of the config's fields from which x comes.
 func rateOf(x confmap.Decimal, shift int, fields string) (r ratetext.Rate, reason string) {
 	if x.Point()+shift > maxPoint {
 		return ratetext.Rate{}, tooMany

@@ -79,8 +79,8 @@ const (
 // flatFields are the fields that a rule's config may have if it has no algoConfig.
 var flatFields = slices.Concat(ruleSchema.Fields, ruleRateFields)
 
-// Rules calls the function each for every rule in configs, in order, and last for the default rule. The
-// argument n of the call is the node of the rule's config.
+// Rules calls the given function once for every rule in configs, in order, and last for the default rule, if
+// there is one. In each call, n is the node of the rule's config.
 func (r *Reader) Rules(configs []map[string]any, defaultConfig map[string]any, each func(n *confmap.Node, isDefault bool)) {
 	switch {
 	case len(configs) > r.caller.MaxRules:
@@ -152,9 +152,9 @@ func (r *Reader) Fields(n *confmap.Node) {
 	})
 }
 
-// policyHint returns a hint for a field such as "policy", which is another name of the field
-// "algorithm", if the rule has both. If the value of the field looks like a failure policy, the hint
-// suggests onStoreError. Otherwise policyHint returns an empty text.
+// policyHint is called for a field that a rule should not have, such as a field that is given twice under two
+// names. If the name is another name of the field "algorithm", such as "policy", and the value looks like a
+// failure policy, policyHint returns a hint that suggests onStoreError. Otherwise it returns an empty text.
 func policyHint(name string, value any) string {
 	if field, _ := ruleSchema.Field(name); field != "algorithm" || policyIn(value) == "" {
 		return ""
@@ -196,9 +196,9 @@ func (r *Reader) StoreName(n *confmap.Node, a Algorithm, given string) string {
 	return name
 }
 
-// Tiers reads the tiers of the rule with the config n, and calls the function each for every tier, in the order of
-// their names. A tier that has a problem gets the zero rate. base is the rate of the rule, or zero if
-// that rate has a problem. If the algorithm of the rule is not known, Tiers does nothing.
+// Tiers reads the tiers (rates for some plans) of the rule with the config n. It calls the given function once for
+// every tier, in the order of their names. A tier that has a problem gets the zero rate. base is the rate of the
+// rule, or zero if that rate has a problem. If the algorithm of the rule is not known, Tiers does nothing.
 func (r *Reader) Tiers(n *confmap.Node, a Algorithm, base ratetext.Rate, each func(name string, rate ratetext.Rate)) {
 	switch {
 	case !n.Has("tiers") || a.Name == "":

@@ -14,7 +14,7 @@ import (
 
 // A Warmup says how the limit of a new key grows. The zero Warmup means that a rule has none.
 type Warmup struct {
-	From int           // limit of a new key in units; its later limit is the number of requests of the rate
+	From int           // limit of a new key in units; it grows to the number of requests of the rate
 	Over time.Duration // time from the first grant of a key until the key has its full limit
 }
 
@@ -29,7 +29,7 @@ func (w Warmup) Config() map[string]any {
 // ValidSpan reports whether d can be the time of a warm-up or of a penalty.
 func ValidSpan(d time.Duration) bool { return d >= time.Microsecond && d <= 366*24*time.Hour }
 
-// SpanRange says what a time that ValidSpan refuses must be.
+// SpanRange is the reason in the error about a time for which ValidSpan returns false.
 const SpanRange = "must be from a microsecond to 366 days"
 
 // Faults returns everything that is wrong with w, whatever the rate of the rule. The zero Warmup has no fault.
@@ -54,8 +54,8 @@ func MinPortion(r ratetext.Rate) int64 {
 // burstOf returns the largest number of units that the rate r grants at once.
 func burstOf(r ratetext.Rate) int64 { return int64(cmp.Or(r.Burst, r.Requests)) }
 
-// FaultsAt returns what is wrong with the From of w for a rule with the valid rate r. The caller has checked that From
-// is at least 1.
+// FaultsAt returns what is wrong with the field From of w in a rule with the rate r. The caller has checked that r is
+// valid and that From is at least 1.
 func (w Warmup) FaultsAt(r ratetext.Rate) []Fault {
 	switch least := MinPortion(r); {
 	case w.From > r.Requests:
@@ -67,8 +67,8 @@ func (w Warmup) FaultsAt(r ratetext.Rate) []Fault {
 	return nil
 }
 
-// Misfit checks a further rate of a rule that has the valid Warmup w, such as the rate of a tier. If a new key would
-// be granted no unit at the valid rate r, Misfit returns this fault.
+// Misfit checks another rate r that is used with the Warmup w of a rule, such as the rate of a tier. If a new key would
+// get no unit at this rate, Misfit returns that as a fault. The caller has checked that w and r are valid.
 func (w Warmup) Misfit(r ratetext.Rate) []Fault {
 	if w == (Warmup{}) || int64(min(w.From, r.Requests)) >= MinPortion(r) {
 		return nil

@@ -10,16 +10,16 @@ import (
 
 // A Reservation has the two methods of a Reservation of the root package that this package calls.
 type Reservation interface {
-	// Extend makes the units stay in flight for longer. If they are no longer in flight, it returns an error that
-	// matches the parameter over of the function [Extend].
+	// Extend makes the units stay in flight for longer. If they are no longer in flight, it returns an error. The
+	// caller of [Keep] or [Extend] says which error that is.
 	Extend() error
 
 	// Done ends the reservation: its units are no longer in flight.
 	Done() error
 }
 
-// Keep keeps the units of the reservation r in flight: it extends r at intervals, as [Extend] does with the same
-// parameters. When the request has ended, the caller must call the function end, which ends the reservation.
+// Keep keeps the units of the reservation r in flight: it calls [Extend] with its parameters, and so extends r at
+// intervals. When the request has ended, the caller must call the function end, which ends the reservation.
 func Keep(r Reservation, every, per time.Duration, over error, failed func(error)) (end func()) {
 	stop := Extend(r, every, per, over, failed)
 	return func() {
@@ -30,11 +30,11 @@ func Keep(r Reservation, every, per time.Duration, over error, failed func(error
 	}
 }
 
-// Extend extends the reservation r at the given interval (every), until the function stop is called or r returns the
-// error over. The parameter per says for how long the units stay in flight if they are not extended. If every is 0, the
-// interval is half of per. If every is below 0, Extend does nothing. The function failed gets all errors of r but the
-// error over. After such an error, Extend tries again after an eighth of the interval, because the next whole interval
-// may end too late.
+// Extend extends the reservation r at the given interval (every). It stops when the function stop is called, or when r
+// returns the error (passed as over) which says that the units are no longer in flight. The parameter per says for how
+// long the units stay in flight if they are not extended. If every is 0, the interval is half of per. If every is below
+// 0, Extend does nothing. The function failed gets all other errors of r. After such an error, Extend tries again after
+// an eighth of the interval, because the next whole interval may end too late.
 func Extend(r Reservation, every, per time.Duration, over error, failed func(error)) (stop func()) {
 	if every == 0 {
 		every = max(per/2, time.Millisecond)

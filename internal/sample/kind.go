@@ -1,6 +1,6 @@
 package sample
 
-// A Kind identifies the log lines of one kind about decisions of a limiter.
+// A Kind says which decisions of a limiter get log lines of the same kind. A [Log] leaves out repeated lines of a kind.
 type Kind struct {
 	Rule            string // name of the rule that the decisions are about
 	Key             uint64 // hash of the key; 0 if something has failed, because a failure concerns all clients

@@ -29,24 +29,24 @@ type Decision struct {
 	Reason      string        // why the request was denied, such as "penalty"; empty if it was granted or the limit was reached
 	Err         error         // what has failed, or nil
 
-	Client, Endpoint, IP string // of the request; empty if they must not be written to the log
+	Client, Endpoint, IP string // the request's client, endpoint and address; empty if they must not be written
 }
 
-// A Log writes denials at level Info, and decisions in which something has failed at level Warn. It leaves out the lines that
-// come soon after one of the same kind. A Log is safe for concurrent use by multiple goroutines.
+// A Log writes denials at level Info, and decisions in which something has failed at level Warn. It leaves out each line that
+// would come soon after a line of the same kind. A Log is safe for concurrent use by multiple goroutines.
 type Log struct {
 	log     *slog.Logger
 	sampler *Sampler[Kind]
 	outage  *Outage // writes the lines about failures of the store (CauseStore)
 }
 
-// NewLog returns a Log that writes to log, and writes at most one line of each kind in the time every.
+// NewLog returns a Log that writes to log. It writes at most one line of each kind in each interval of the length every.
 func NewLog(log *slog.Logger, every time.Duration) *Log {
 	return &Log{log, New[Kind](every), NewOutage(log, "rate limit: ")}
 }
 
-// Write writes a line for the decision d. It writes none for a grant without a failure, nor soon after a line of the same
-// kind. If the store has failed, the [Outage] in the field outage writes a line instead, if one is due.
+// Write writes a line for the decision d. It writes no line for a grant without a failure, and no line soon after a line of
+// the same kind. If the store has failed, the [Outage] in the field outage writes a line instead, when a line is due.
 func (l *Log) Write(ctx context.Context, d *Decision) {
 	kind, level := d.Kind, slog.LevelInfo
 	switch {

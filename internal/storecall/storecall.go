@@ -28,7 +28,8 @@ type partitioner[A any] interface {
 	Part(a A) int // the number of the part that holds the state of the key in the ask
 }
 
-// A replayer is a Store that recognizes an attempt, of the type T, which was granted before.
+// A replayer is a Store that charges a request only once. T is the type of an attempt at a request. If an
+// earlier attempt at the same request was granted, Once returns its results again, and replayed is true.
 type replayer[A, R, T any] interface {
 	Once(ctx context.Context, attempt T, asks []A) (results []R, replayed bool, err error)
 }
@@ -41,8 +42,8 @@ type settler[A any] interface {
 // Terms are what a [Caller] needs to know in order to call a store.
 type Terms[A any] struct {
 	Now      func() keytable.Instant // reads the clock
-	Wrap     func(err error) error   // changes an error of the store, or a refusal, into the error that callers get
-	NotReset error                   // the method Reset of the store returns it if it has answered, but could not reset a key
+	Wrap     func(err error) error   // changes an error of the store, or a refusal of the circuit breakers, into the error that callers get
+	NotReset error                   // returned by the store's method Reset if it could not reset a key, although the call succeeded
 
 	// Lasts returns for how long a failed call of Settle with this ask is repeated; 0 if it is not repeated.
 	Lasts func(a *A) time.Duration
@@ -85,7 +86,7 @@ func (c *Caller[A, R, T]) PartsOf(asks ...A) (parts uint64) {
 }
 
 // Take calls the method Once of the store for the given attempt or, if that is nil, the method Take. The
-// circuit breakers have given the permission pass for this call. An error is that of the store, unchanged.
+// circuit breakers have given the permission pass for this call. Take returns an error of the store unchanged.
 func (c *Caller[A, R, T]) Take(
 	ctx context.Context, pass breaker.Pass, attempt *T, asks []A,
 ) (results []R, replayed bool, err error) {
@@ -124,7 +125,8 @@ func (c *Caller[A, R, T]) take(ctx context.Context, attempt *T, asks []A) (resul
 // maxLate is how many asks of failed calls of Settle are sent again after one successful call of the store.
 const maxLate = 256
 
-// sendLate repeats failed calls of Settle if another call of the store has just succeeded: err is nil.
+// sendLate is called after each other call of the store, with the error of that call. If the call succeeded, sendLate
+// repeats failed calls of Settle.
 func (c *Caller[A, R, T]) sendLate(ctx context.Context, err error) {
 	if err != nil {
 		return
@@ -136,8 +138,8 @@ func (c *Caller[A, R, T]) sendLate(ctx context.Context, err error) {
 }
 
 // Settle calls the method Settle of the store, which must have one. If the circuit breakers refuse the call, sent
-// is false. If the call fails, it is repeated after later calls, for those asks for which Lasts of the [Terms]
-// returns more than 0.
+// is false. If the call fails, it is repeated after later calls of the store, but only with the asks for which the
+// function Lasts in the [Terms] returns more than 0.
 func (c *Caller[A, R, T]) Settle(ctx context.Context, asks []A) (sent bool, err error) {
 	sent, err = c.settle(ctx, asks)
 	for i := 0; i < len(asks) && err != nil; i++ {
@@ -161,9 +163,9 @@ func (c *Caller[A, R, T]) settle(ctx context.Context, asks []A) (sent bool, err 
 }
 
 // Reset calls the method Reset of the store, even if the circuit breakers refuse calls: bad state may be the cause
-// of their failures, and a Reset removes it. An error that matches NotReset of the [Terms] means that a key could
-// not be reset, although the call itself has succeeded. For any other error of the store, Reset returns what the
-// method Error of c makes of it.
+// of their failures, and a Reset removes it. An error that matches NotReset in the [Terms] means that a key could
+// not be reset, although the call itself has succeeded. Any other error of the store is passed to c.Error, and
+// Reset returns the result.
 func (c *Caller[A, R, T]) Reset(ctx context.Context, asks []A) (notReset error) {
 	pass, _ := c.Breakers.Admit(c.PartsOf(asks...), c.terms.Now()) // if the breakers refuse, pass is empty, and they do not count the call
 	err := c.Breakers.Guard(ctx, pass, c.terms.Now, func() error {

@@ -24,8 +24,8 @@ import (
 
 // The bounds on the root package. Lower them when the package gets better.
 const (
-	maxRootFiles     = 36   // files that are not tests
-	maxRootLines     = 8219 // in these files
+	maxRootFiles     = 35   // files that are not tests
+	maxRootLines     = 8068 // in these files
 	maxRootTestFiles = 40
 	maxBackArrows    = 31 // in the best order of the files that the search finds
 

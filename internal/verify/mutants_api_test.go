@@ -5,7 +5,7 @@ package verify
 var apiMutants = []mutant{
 	{
 		name: "each answer in the order of locks", file: "decision.go",
-		old: "return cmp.Compare(rule(a).index, rule(b).index)",
+		old: "return cmp.Compare(rule(a).Index, rule(b).Index)",
 		new: "return cmp.Compare(rule(a).serial, rule(b).serial)",
 		by:  "^TestEachAnswer$", why: "the rules may have been listed in another order since",
 	},
@@ -53,8 +53,8 @@ var apiMutants = []mutant{
 	},
 	{
 		name: "FailLocal is inherited by a custom limiter", file: "ruleset.go",
-		old: "p.kind == failLocally && r.Limiter != nil {\n\t\treturn FailOpen",
-		new: "p.kind == failLocally && r.Limiter != nil {\n\t\treturn FailClosed",
+		old: "p.local() && r.Limiter != nil {\n\t\treturn FailOpen",
+		new: "p.local() && r.Limiter != nil {\n\t\treturn FailClosed",
 		by:  "^TestErrorsOfCustomLimiters$", why: "it is FailOpen",
 	},
 	{

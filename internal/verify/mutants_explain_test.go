@@ -111,9 +111,9 @@ var explainMutants = []mutant{
 		by:  "^TestExplain$", why: "the share of this process gets a key",
 	},
 	{
-		name: "the source of a rate", file: "explain.go",
-		old: "case tiered:",
-		new: "case !tiered:",
+		name: "the source of a rate", file: "observer.go",
+		old: "return \"tier\"",
+		new: "return \"rule\"",
 		by:  "^TestExplain$", why: "the rate of a tier is said to be that of the rule",
 	},
 	{

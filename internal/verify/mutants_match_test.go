@@ -29,8 +29,8 @@ var matchMutants = []mutant{
 	},
 	{
 		name: "additional rules give way to names", file: "decision.go",
-		old: "d.named = append(d.named, set.groups.Additional(d.request.Endpoint)...)",
-		new: "d.named = append(d.named, set.groups.Additional(d.request.Endpoint)[:0]...)",
+		old: "d.named = append(d.named, set.Additional(d.request.Endpoint)...)",
+		new: "d.named = append(d.named, set.Additional(d.request.Endpoint)[:0]...)",
 		by:  "^TestMatchingAgainstAModel$", why: "a request could escape the global limit",
 	},
 	{

@@ -52,7 +52,7 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "ties broken by the order of locks", file: "combine.go",
-		old: "rules[i].index < rules[binding].index",
+		old: "rules[i].Index < rules[binding].Index",
 		new: "rules[i].serial < rules[binding].serial",
 		by:  "^TestPropertiesOfChanges$", why: "rules may have been listed in another order since",
 	},

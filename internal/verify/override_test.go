@@ -686,11 +686,13 @@ func TestOverrideLayers(t *testing.T) {
 	}
 }
 
-// TestPardonErrors proves that a pardon stands alone, and that a store which cannot pardon changes nothing here.
+// TestPardonErrors proves that a pardon stands alone and in no file, and that a store which cannot pardon changes nothing here.
 func TestPardonErrors(t *testing.T) {
 	l, _ := overridden(t)
 	err := l.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: "pardon"}, ratelimit.Override{Client: "bob", Effect: "block"})
 	require.ErrorContains(t, err, `overrides[1].effect is "block": must not be given together with a pardon, which is done at once`)
+	err = l.ReloadOverrides(ratelimit.Override{Client: "alice", Effect: "pardon"})
+	require.ErrorContains(t, err, `overrides[0].effect is "pardon": must be one of "block", "exempt", "rate"`)
 	store := &emptied{}
 	s, err := ratelimit.NewMemoryStore()
 	require.NoError(t, err)

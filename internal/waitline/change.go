@@ -9,7 +9,8 @@ import (
 
 // Change serves the callers that are due. Then it calls the function commit, which changes rates at the
 // instant now. Afterwards, Change takes all waiting callers out of their lines and places them again, in
-// order of arrival, as if they came now. Call Timeline.Renew before Change.
+// order of arrival, as if they came now. The code that calls Change must have called Timeline.Renew before, as
+// before every decision.
 func (ls *Lines) Change(commit func(now keytable.Instant)) {
 	ls.change(commit, func(*line) bool { return true }, false)
 }

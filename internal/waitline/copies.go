@@ -24,8 +24,8 @@ type copies struct {
 
 	// The callers with the numbers above sumFrom and up to sumTo, in order of arrival, are charged as
 	// one sum: it is not known when each of them will be served. If the sum is too large to be charged
-	// step by step, only its first part is charged. The duration later is then added to each instant
-	// that is computed from the copies.
+	// step by step, only its first part is charged. The duration in the field later is then added to
+	// each instant that is computed from the copies.
 	sumFrom, sumTo uint64
 	later          time.Duration
 }
@@ -54,7 +54,7 @@ func (c *copies) left(n int) {
 
 // uncharge notes that a caller that is charged to the copies leaves its line. The parameter arrival is
 // the number of this caller in order of arrival, and foretold is the instant that was computed for it,
-// or 0. If the parameter served is set, the caller was served at the instant at.
+// or 0. The last two parameters say whether the caller was served, and at which instant.
 func (c *copies) uncharge(arrival uint64, foretold keytable.Instant, served bool, at keytable.Instant) {
 	if !served {
 		c.left(1)
@@ -80,9 +80,9 @@ func (c *copies) check() {
 // sum.
 func (c *copies) inSum(arrival uint64) bool { return arrival > c.sumFrom && arrival <= c.sumTo }
 
-// ahead returns the earliest instant, not before the parameter at, at which the copy with the index k has
-// n units. The other results are the denial that a request for n units gets at the parameter at, and the
-// Delay of the request once it is granted.
+// ahead is called for a request for n units at the given instant. It returns the earliest instant from then on
+// at which the copy with the index k has n units. The other results are the denial that the request gets at
+// the given instant, and the Delay of the request once it is granted.
 func (c *copies) ahead(k int, want engine.Wanted, at keytable.Instant, n int64) (keytable.Instant, engine.Verdict, time.Duration) {
 	if c.later == 0 {
 		return c.keys[k].Ahead(want, at, n)
@@ -118,8 +118,8 @@ func amountOf(s *engine.Spot, k int, amounts []int64) int64 {
 	return amounts[k]
 }
 
-// ready returns the earliest instant at which all copies have the units of a request, but not an instant
-// before the parameter at. The slice spots has an element for each key of the request, and amounts has the
+// ready returns the earliest instant at which all copies have the units of a request, but no instant before
+// the given one. The slice spots has an element for each key of the request, and amounts has the
 // number of units for each key that can deny, as for the method charge.
 func (c *copies) ready(spots []engine.Spot, at keytable.Instant, amounts []int64) keytable.Instant {
 	from := at
@@ -139,15 +139,14 @@ func (c *copies) add(spots []engine.Spot, at keytable.Instant, amounts []int64) 
 	c.charge(spots, at, amounts)
 }
 
-// sum charges several callers to the copies as one sum: the given numbers of units, one for each of the
-// keys in spots that can deny, not before the instant at. It takes the units in rounds, and in each
-// round the largest amounts that the keys grant. Once the keys grant these amounts at constant
-// intervals, sum computes from the interval how long the remaining rounds take, and does not charge
-// them.
+// sum charges several callers to the copies as one sum. The slice units has the sum for each of the keys in
+// spots that can deny. Nothing is charged before the given instant. sum takes the units in rounds, in each
+// round the largest amounts that the keys grant. Once the keys grant these amounts at constant intervals, sum
+// computes from the interval how long the remaining rounds take, and does not charge them.
 func (c *copies) sum(spots []engine.Spot, at keytable.Instant, callers int, units []int64) {
 	c.size += callers
-	// The key that needs the most rounds takes most units in one round, and the number in the variable of in all
-	// of them.
+	// These variables describe the key that needs the most rounds: its largest amount in one round, its amount in
+	// all rounds together, and the number of rounds.
 	most, of, rounds := int64(1), int64(0), int64(0)
 	for k, s := range enforcing(spots) {
 		if c.keys[k] == nil || units[k] <= 0 {
@@ -190,8 +189,10 @@ func (c *copies) sum(spots []engine.Spot, at keytable.Instant, callers int, unit
 	}
 }
 
-// share divides n units among rounds, as another key divides its units: that key takes most of its units in
-// one round, and of units in all. So the result is n·most/of, rounded up. It must be below 2^63.
+// share returns how many of the n units of a key are taken in one round, if a round takes the same fraction of
+// them as of the units of another key. Of that key, one round takes the amount in the parameter "most", and all
+// rounds together take the amount in the parameter "of". So the result is n·most/of, rounded up. It must be below
+// 2^63.
 func share(n, most, of int64) int64 {
 	hi, lo := bits.Mul64(uint64(n), uint64(most))
 	quotient, rest := bits.Div64(hi, lo, uint64(of))
@@ -218,7 +219,7 @@ func copyOf(k Key, now keytable.Instant) engine.Future {
 	return f
 }
 
-// A run is the callers at the front of a line that will take units of one of their keys next. They are
+// A run is a group of callers: those at the front of a line who are the next to take units of one key. They are
 // charged in advance to the copy of the key's state that the queue of the key holds (its field tail).
 type run struct {
 	size  int    // number of callers in the run
@@ -228,7 +229,7 @@ type run struct {
 
 func (r *run) covers(w *Waiter) bool { return r.size > 0 && w.arrival <= r.upTo }
 
-// extend adds callers to p.run: the callers at the front of a line that take units of the key of p next.
+// extend adds callers to p.run (the callers at the front of a line who are the next to take units of the key of p).
 // The added callers want the given number of units together, and the last of them is the caller w.
 func (p *place) extend(callers int, units int64, w *Waiter) {
 	p.run.size += callers
@@ -238,8 +239,8 @@ func (p *place) extend(callers int, units int64, w *Waiter) {
 	p.queue.units += units
 }
 
-// leaves takes the caller w out of p.run: the callers at the front of a line that take units of the key
-// of p next. The caller must be one of them.
+// leaves takes the caller w out of p.run (the callers at the front of a line who are the next to take units of
+// the key of p). The caller w must be one of them.
 func (p *place) leaves(w *Waiter) {
 	n := w.spotOf(p.queue.key)[0].N
 	p.run.size--
@@ -248,7 +249,7 @@ func (p *place) leaves(w *Waiter) {
 	p.queue.units -= n
 }
 
-// endRun empties p.run: the callers at the front of a line that take units of the key of p next.
+// endRun empties p.run (the callers at the front of a line who are the next to take units of the key of p).
 func (p *place) endRun() {
 	if p.run.size == 0 {
 		return

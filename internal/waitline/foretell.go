@@ -27,14 +27,14 @@ import (
 // A forecast says when a request that arrives now will be served.
 type forecast struct {
 	at      keytable.Instant // the instant at which the request is served; keytable.End if it never is
-	sure    keytable.Instant // the earliest possible at: without the keys whose units come back when other requests end
+	sure    keytable.Instant // the earliest instant at which the request may be served: if other requests end at once and return their units
 	delay   time.Duration    // the Delay of the request: how long its caller must still wait once the units are taken
 	binding *engine.Spot     // the key that the request must wait for longest
 }
 
 // foretell computes when a request will be served if it arrives at the instant now and waits behind
-// other callers. The slice spots has one element for each key of the request, and the parameter set is
-// a hash that identifies those keys that can deny. foretell locks the keys, and stores in spots the
+// other callers. The slice spots has one element for each key of the request. The first parameter is a
+// hash, which identifies the keys that can deny. foretell locks the keys, and stores in spots the
 // denial that the request gets now. The keys stay locked: the caller of foretell must unlock them.
 func (ls *Lines) foretell(set keytable.Hash, spots []engine.Spot, now keytable.Instant) (f forecast) {
 	l := ls.lines[set]
@@ -91,9 +91,9 @@ type turn struct {
 	delay  time.Duration    // the Delay of the request if it is granted at the instant in the field at
 }
 
-// ask sets the fields at and delay of t for a request that arrives at the instant now: when the key s
-// has the units, and the Delay of the request then. It also stores in s, which is locked, the denial that
-// the request gets now.
+// ask fills t for a request that arrives at the instant now and takes units of the key s, which is locked.
+// It sets t.at to the instant at which the key has the units, and t.delay to the Delay that the request
+// gets then. It also stores in s the denial that the request gets now.
 func (t *turn) ask(s *engine.Spot, now keytable.Instant) {
 	if t.behind == nil {
 		t.at, t.delay = s.Ahead(now), s.Delay

@@ -32,7 +32,7 @@ type place struct {
 
 	links[*place]      // the places before and after this one in the list queue.uses
 	inQueue       int  // index of this place in the heap queue.lines, plus one; 0 if the line is not in the queue
-	binding       bool // whether the line is in the queue because its first caller must wait for this key longest
+	binding       bool // whether the line is in the queue because its first caller must wait for this key longer than for its others
 	left          bool // set while a decision on the line is made, if the line was in the queue before it
 	run           run
 }
@@ -152,9 +152,9 @@ func (ls *Lines) dissolve(l *line) {
 	l.places = nil
 }
 
-// stand puts the line of the place p (its link to the queue of one key) into that queue. The parameter s
-// is the key of this queue, as the first caller of the line has it in its field Spots; it is locked. The
-// parameter binding says whether this caller must wait for this key longest.
+// stand puts the line of the place p (its link to the queue of one key) into that queue. The parameter s is
+// the element for this key in the field Spots of the line's first caller; the key is locked. The parameter
+// binding says whether this caller must wait for this key longer than for its other keys.
 func (ls *Lines) stand(p *place, s *engine.Spot, binding bool) {
 	l, q := p.line, p.queue
 	var before *line

@@ -23,8 +23,8 @@ import (
 //   - After a grant, the head of the next line asks at once. After several grants in a row, as many heads
 //     may ask at the same time, so that a slow store does not slow down the queue.
 //
-// A caller with the request ID of another waiting caller is in no line, see [attempts]. When the other
-// caller was granted, it asks at once, and gets the recorded answer. The zero Retries is ready for use.
+// Of the waiting callers with the same request ID, only the first is in a line, see [attempts]. When it is
+// granted, the others ask at once, and get the recorded answer. The zero Retries is ready for use.
 type Retries struct {
 	waiting atomic.Int64  // number of callers that wait
 	wakes   atomic.Uint64 // number of calls of Wake so far; written only while mu is held
@@ -39,7 +39,7 @@ type Retries struct {
 	attempts attempts[*Retrier]
 }
 
-// A Request is a request as Retries needs to know it.
+// A Request describes the request of one caller to [Retries].
 type Request struct {
 	Set  keytable.Hash   // a hash that identifies the set of keys that the request takes units from
 	Keys []keytable.Hash // one hash for each key that can deny; used only by Ahead and Join
@@ -71,8 +71,8 @@ func (r *Request) need(k int) int64 {
 	return r.Each[k]
 }
 
-// attempt returns the hash by which the requests with an ID are held in Retries.attempts. It is zero for
-// a request without an ID.
+// attempt returns the hash under which the request is held in Retries.attempts. The hash stands for the ID
+// and the keys of the request. It is zero for a request without an ID.
 func (r *Request) attempt() keytable.Hash {
 	if r.ID == (keytable.Hash{}) {
 		return r.ID
@@ -90,7 +90,7 @@ type Denial struct {
 
 	Key   keytable.Hash // the hash of the key that lacks the units, one of Request.Keys
 	Index int           // index of Key in Request.Keys
-	Alone bool          // whether other lines need not wait for this head: no store answered, or custom limiters are asked too
+	Alone bool          // whether the line gets a queue of its own: because no store denied, or a custom limiter is asked as well
 
 	// Fresh returns a copy of the state that the binding key (the key that must be waited for longest)
 	// will have at the instant Due, after the head is served. The field is nil if nothing is known of
@@ -105,7 +105,7 @@ type Retrier struct {
 	links[*Retrier] // the callers ahead of and after this one in the line
 	arrival         uint64
 	line            *retryLine    // the line of the caller; nil while another caller with the same request ID waits for both
-	answered        bool          // whether that other caller was granted; this caller has then left Retries
+	answered        bool          // whether another caller with the same request ID was granted; this caller has then left Retries
 	wake            chan struct{} // receives a value when the caller has to call Place again
 }
 
@@ -113,13 +113,14 @@ type Retrier struct {
 func (rs *Retries) Len() int { return int(rs.waiting.Load()) }
 
 // Ahead reports whether the request r, which arrives at the instant now, must wait behind other callers.
-// This is so in two cases:
+// This is so if callers wait for the same set of keys. It is also so if callers wait for one of the keys of r,
+// and r might take units before them:
 //
-//   - Callers wait for the same set of keys.
-//   - Callers wait for one of the keys of r, and one of them asks the store now, or the first of them may
-//     ask now or wants more units than r. If r did not wait, it might take units before them.
+//   - one of these callers asks the store now,
+//   - the first of them may ask now,
+//   - or the first of them wants more units of the key than r does.
 //
-// In these cases, Ahead also returns the last denial of these callers, for Join, and an estimate of how
+// If r must wait, Ahead also returns the last denial of these callers, which Join needs, and an estimate of how
 // long r must wait.
 func (rs *Retries) Ahead(r Request, now keytable.Instant) (d Denial, wait time.Duration, behind bool) {
 	rs.mu.Lock()
@@ -141,7 +142,7 @@ func (rs *Retries) Ahead(r Request, now keytable.Instant) (d Denial, wait time.D
 		due, _, _ := q.foretell(l).ahead(0, engine.Wanted{}, at, max(r.need(lacks), 1))
 		at = max(at, due)
 	}
-	switch wait = q.denial.RetryAfter; { // wait stays so if neither case applies: the first caller is due, or asks at once
+	switch wait = q.denial.RetryAfter; { // if no case applies, the first caller is due or asks at once, and wait stays as it is
 	case at == 0 && !q.denial.Stands: // after a Reset or a change of the rules, the denial is out of date
 		wait = time.Millisecond
 	case at > now:
@@ -153,14 +154,14 @@ func (rs *Retries) Ahead(r Request, now keytable.Instant) (d Denial, wait time.D
 	return d, wait, true
 }
 
-// Wait calls the function ask until ask returns no denial, and then returns nil. The first call is made
-// at once, with newcomer set to true. If this call returns a denial, the caller waits in a line for the
-// keys of the request r. Each time when it is its turn, Wait calls ask again. The result served of ask
-// says whether the caller was served. If it was, the next caller asks at once.
+// Wait calls the function ask again and again until the call returns no denial. Wait then returns nil.
+// The first call is made at once, with newcomer set to true. If this call returns a denial, the caller
+// waits in a line for the keys of the request r. Each time when it is its turn, Wait calls ask again. The
+// second result of ask says whether the caller was served. If it was, the next caller asks at once.
 //
-// If ctx ends, Wait returns the error of ctx. Wait calls the function changed when the caller is woken
-// and is the first of its line, or will ask because the same request was granted. If changed returns
-// true, Wait returns ErrChanged.
+// If ctx ends, Wait returns the error of ctx. If the caller is woken and is the first
+// of its line, or will ask because the same request was granted, Wait calls the function that was passed as
+// changed. If that returns true, Wait returns ErrChanged.
 func (rs *Retries) Wait(
 	ctx context.Context, t *engine.Timeline, r Request, changed func() bool, ask func(newcomer bool) (d *Denial, served bool),
 ) error {
@@ -296,11 +297,11 @@ func (rs *Retries) Denied(a *Retrier, d Denial, wakes uint64) {
 	q.asking--
 	q.version++
 	q.count(l, 0)
-	// If neither case applies, another key than that of q lacks the units: the next head of q asks at once.
+	// In all other cases, another key than that of q lacks the units: the next head of q asks at once.
 	switch rs.stand(l, d, wakes); {
 	case l.queue == q:
 		q.ready, q.grants = false, 0
-	case d.Alone: // the store has not answered: the others need not wait for each other
+	case d.Alone: // l has moved to a queue of its own: the heads that stay in q may all ask at the same time
 		q.grants = q.asking + len(q.lines)
 	}
 	rs.wakeOrForget(q)

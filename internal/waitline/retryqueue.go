@@ -33,7 +33,7 @@ type retryQueue struct {
 
 	denial Denial // the last denial of the first line
 	denied int64  // how many units the head of the first line asked for when it got that denial
-	ready  bool   // whether the first head asks at once, before denial.Due: another was served or has left since the denial
+	ready  bool   // whether the first head asks at once, before denial.Due, because another head was served or has left
 	grants int    // how many heads were served since the last denial; as many may ask at the same time
 
 	version uint64      // how often the queue has changed in a way that makes all forecasts wrong
@@ -158,8 +158,8 @@ func (l *retryLine) join(a *Retrier) {
 	a.line = l
 }
 
-// count adds the units of the caller a to those of the line, or subtracts them if the parameter sign is
-// -1.
+// count adds the units of the caller a to the sums in the field units of the line. If the parameter sign is
+// -1, it subtracts them.
 func (l *retryLine) count(a *Retrier, sign int64) {
 	for k := range l.units {
 		l.units[k] += sign * a.need(k)

@@ -14,8 +14,8 @@ import (
 type attempts[T comparable] map[keytable.Hash][]T
 
 // add adds the caller x, which arrives with the given ID. It returns true if another caller waits with
-// this ID already: x must then wait for the answer to that caller. If the ID is zero, the request has
-// none: add then does nothing and returns false.
+// this ID already: x must then wait for the answer to that caller. A request without an ID has the ID
+// zero: for it, add does nothing and returns false.
 func (a *attempts[T]) add(id keytable.Hash, x T) (follows bool) {
 	if id == (keytable.Hash{}) {
 		return false
@@ -44,7 +44,7 @@ func (a attempts[T]) followers(id keytable.Hash) []T {
 }
 
 // remove removes the caller x, which waits with the given ID and stops waiting. If x was the first of
-// several callers with this ID, the result next is the one that is now the first, and promoted is true.
+// several callers with this ID, next is the caller that is the first now, and promoted is true.
 func (a attempts[T]) remove(id keytable.Hash, x T) (next T, promoted bool) {
 	all := a[id]
 	i := slices.Index(all, x)

@@ -76,10 +76,10 @@ func (ls *Lines) begin(w *Waiter) {
 	l.join(w)
 }
 
-// refusal returns the reason for which the caller w is refused, or nil if w may wait. The parameter at is
-// the latest instant at which w can be served, and sure is the earliest. They differ if the units of a key
-// come back when other requests end, see [engine.NewInFlight]. The parameter delay is the Delay of w: how
-// long w must still wait when it has its units.
+// refusal returns the reason for which the caller w is refused, or nil if w may wait. w will be served
+// between two instants: not before the instant sure, and not after the instant at. They differ if the units
+// of a key come back when other requests end, see [engine.NewInFlight]. The last parameter is the Delay of w:
+// how long w must still wait when it has its units.
 func (ls *Lines) refusal(w *Waiter, now, at, sure keytable.Instant, delay time.Duration) error {
 	switch {
 	case at == keytable.End:
@@ -120,7 +120,7 @@ type survey struct {
 	outcome outcome
 	reason  error            // why the head stops waiting without a charge; otherwise nil
 	need    keytable.Instant // when all keys will have the units that the head waits for; keytable.End if a key never will
-	sure    keytable.Instant // the earliest possible need: without the keys whose units come back when other requests end
+	sure    keytable.Instant // the earliest instant at which the head may be served: if other requests end at once and return their units
 	binding *engine.Spot     // the key that the head must wait for longest
 }
 
@@ -190,8 +190,8 @@ func (ls *Lines) survey(l *line, at keytable.Instant, fresh bool) survey {
 }
 
 // checkKeys finds out when all keys of the head (first caller) of the line l will have the units that
-// the head waits for. The field outcome of the result is served if the head can have the units at the
-// given instant. Otherwise it is waiting.
+// the head waits for. If the head can have the units at the given instant, the field outcome of the result
+// has the value served, otherwise the value waiting.
 func (ls *Lines) checkKeys(l *line, at keytable.Instant) (s survey) {
 	for k, spot := range enforcing(l.first.Spots) {
 		due, behind := ls.checkKey(l, k, spot, at)

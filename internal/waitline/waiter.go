@@ -18,7 +18,7 @@ type Waiter struct {
 	HasDeadline,
 	Counted bool // whether a refusal is added to the totals of the rules
 	Reserves,
-	Hold bool // both: the units get a receipt; Hold: a grant is confirmed or revoked later, and the caller is in a Retries too
+	Hold bool // either: the units get a receipt; Hold: a custom limiter or a store decides too, so a grant may be revoked later
 	Version uint64        // the result of Lines.Version before Spots was filled; if it has changed, Spots is filled again
 	Owner   any           // what the function rematch needs to fill Set and Spots by new rules, see Lines.Init; not used in this package
 	Record  engine.Record // finds an earlier grant of the same request, or records the new grant; may be nil

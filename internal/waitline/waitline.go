@@ -7,7 +7,7 @@
 // Each key has a queue of the lines that wait for it. A line is in the queue of the key that its head
 // must wait for longest. For the first line in a queue, the package knows when its head can be served.
 //
-// The first goroutine that calls a method of [Lines] at that instant or later serves that head. The
+// When that instant has come, the next goroutine that calls a method of [Lines] serves this head. The
 // goroutine may belong to a waiting caller, or to a new request for a key that others wait for. So a
 // caller that wakes up late delays no other caller. A key that has a queue is marked in its table, so
 // that all requests for the key are sent to this package.
@@ -26,7 +26,7 @@ import (
 type Lines struct {
 	time    *engine.Timeline
 	limit   int      // largest number of callers that may wait at once
-	retries *Retries // callers that wait for a store or a custom limiter, and count towards limit too; may be nil
+	retries *Retries // callers that wait for a store or a custom limiter; the field limit counts them too; may be nil
 
 	rematch func(*Waiter) // gives a waiting caller its keys under new rules, see Init
 
@@ -110,7 +110,7 @@ func (ls *Lines) Walked() int {
 }
 
 // Deny denies a request if earlier callers wait for one of its keys. The slice spots has
-// one element for each key of the request, and the parameter set is a hash that identifies those keys
+// one element for each key of the request. The first parameter is a hash, which identifies the keys
 // that can deny. Deny stores the denial in spots, and returns the instant of the denial and true. If no
 // caller waits for these keys, Deny decides nothing and returns false. The parameter counted says
 // whether the denial is added to the totals of the rules.
@@ -150,7 +150,7 @@ func (ls *Lines) enter(w *Waiter) {
 }
 
 // leave takes the caller w out of its line and returns true. If the wait of w has ended already, leave
-// returns false. If the parameter read is set, leave first reads the clock and serves the callers that
+// returns false. If the last parameter is true, leave first reads the clock and serves the callers that
 // are due, which may include w.
 func (ls *Lines) leave(w *Waiter, read bool) bool {
 	if read {
@@ -241,7 +241,7 @@ func denies(spots []engine.Spot) bool {
 }
 
 // behind reports whether a request must wait because earlier callers wait for one of its keys. The
-// slice spots has one element for each key, and the parameter set is a hash that identifies those keys
+// slice spots has one element for each key. The first parameter is a hash, which identifies the keys
 // that can deny.
 func (ls *Lines) behind(set keytable.Hash, spots []engine.Spot) bool {
 	if ls.lines[set] != nil {

@@ -76,7 +76,7 @@ func run(ctx context.Context, path string, args []string) ([]byte, error) {
 	return out, err
 }
 
-// names are the labels of the two programs in the output.
+// The variable names holds the labels of the two programs in the output.
 var names = [2]string{"old", "new"}
 
 // alternate runs the old and the new program in turns. It writes the comparison to out, and a
@@ -113,15 +113,15 @@ func alternate(out, progress io.Writer, programs [2]program, rounds int) error {
 	return nil
 }
 
-// A line is one figure that a program printed.
+// A line is one figure that a program printed, with the name of the figure.
 type line struct {
 	name  string
 	value float64
 }
 
-// parse returns the figures in the given text, which a report or a benchmark has printed.
+// parse returns the figures in a text that a report or a benchmark has printed.
 func parse(text string) (lines []line) {
-	measurements := false // whether the present row is in a table of measurements
+	measurements := false // whether the row that is being read belongs to a table of measurements
 	for row := range strings.Lines(text) {
 		cells := strings.Split(strings.Trim(row, "|\n"), "|")
 		for i := range cells {
@@ -142,10 +142,10 @@ func parse(text string) (lines []line) {
 	return lines
 }
 
-// reported returns the figures in a row of a report. The row's cells hold the name of the
-// measurement, its median, its best round, its ratio to a base, and its ratio to the fastest peer
-// (limiter of another module). If the row has ratios, they are the figures. Otherwise the median is
-// the only figure.
+// reported returns the figures in a row of a report. The cells of the row hold the name of the
+// measurement, its median, its best round, its ratio to a base (the figure that it is compared
+// with), and its ratio to the fastest peer (limiter of another module). The ratios are the figures.
+// If the row has no ratio, the median is the only figure.
 func reported(cells []string) (lines []line) {
 	if _, base, ok := strings.Cut(cells[3], " × "); ok {
 		base, _, _ = strings.Cut(base, " (")
@@ -158,9 +158,10 @@ func reported(cells []string) (lines []line) {
 	return lines
 }
 
-// judged returns the figure in a row of an older report. The row's cells hold the name of the
-// measurement, the bound, the median, the ratio and the verdict. The figure is the ratio or, if the
-// row has no ratio, the median. The figure gets the name that it would have in a newer report.
+// judged returns the figure in a row of an older report. The cells of the row hold the name of the
+// measurement, its bound, its median, its ratio, and whether the bound was met. The figure is the
+// ratio or, if the row has no ratio, the median. The figure gets the name that it would have in a
+// newer report.
 func judged(cells []string) []line {
 	name := cells[0]
 	if _, base, ok := strings.Cut(cells[1], " × "); ok {
@@ -173,8 +174,8 @@ func judged(cells []string) []line {
 	return numbered(name, figure)
 }
 
-// numbered returns one line with the given name and the number at the beginning of text. If text
-// does not begin with a number, numbered returns no line.
+// numbered reads the number at the beginning of the given text, and returns one line with this
+// number and the given name. If the text does not begin with a number, numbered returns no line.
 func numbered(name, text string) []line {
 	if value, ok := leading(strings.TrimPrefix(text, "×")); ok {
 		return []line{{name, value}}
@@ -182,16 +183,17 @@ func numbered(name, text string) []line {
 	return nil
 }
 
-// leading returns the number at the beginning of text, up to the first space.
+// leading reads the number at the beginning of the given text. The number ends at the first space.
+// If there is no number, leading returns false.
 func leading(text string) (float64, bool) {
 	number, _, _ := strings.Cut(text, " ")
 	value, err := strconv.ParseFloat(strings.TrimRight(number, ",;"), 64)
 	return value, err == nil
 }
 
-// benchmarked returns the nanoseconds per operation from a row that a benchmark printed. Such a row
-// holds the benchmark's name, the number of runs, and pairs of a number and a unit. The name in the
-// result keeps its suffix, such as -2 for two cores.
+// benchmarked reads a row that a benchmark printed, and returns its nanoseconds per operation. The
+// row holds the benchmark's name, the number of runs, and pairs of a number and a unit. The name in
+// the result keeps its suffix, such as -2 for two cores.
 func benchmarked(row string) []line {
 	fields := strings.Fields(row)
 	at := slices.Index(fields, "ns/op")
@@ -201,7 +203,7 @@ func benchmarked(row string) []line {
 	return numbered(fields[0], fields[at-1])
 }
 
-// spread returns the median, the minimum and the maximum of xs as text.
+// spread returns a text with the median, the minimum and the maximum of the given numbers.
 func spread(xs []float64) string {
 	if len(xs) == 0 {
 		return "none"
@@ -225,7 +227,7 @@ func ratio(before, after []float64) string {
 	return fmt.Sprintf("%.3f", median(ratios))
 }
 
-// median returns the median of xs. The slice must not be empty.
+// median returns the median of the given numbers. There must be at least one.
 func median(xs []float64) float64 {
 	xs = slices.Sorted(slices.Values(xs))
 	mid := len(xs) / 2

@@ -9,19 +9,21 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A guess is a custom limiter that allows or denies calls at random. It also fails at random, in
-// each of the ways in which a limiter can fail.
+// The type guess is a custom limiter that allows or denies calls at random. Some of its calls also
+// fail, in each of the ways in which a call of a limiter can fail.
 type guess struct {
 	w    *world
 	name int
-	good int // percentage of the calls that are allowed, among those that do not fail
+	good int // percentage of allowed calls among the calls that do not fail
 	bad  int // percentage of the calls that fail
 }
 
-// Allow panics, because a RateLimiter must never call the method Allow of a custom limiter.
+// Allow panics: a RateLimiter must never call this method of a custom limiter. It must call the
+// method Take.
 func (g *guess) Allow(string) ratelimit.Result { panic("a rule has no use for Allow") }
 
-// Take returns a random answer, and records the call and its answer in the transcript.
+// Take returns a random answer. It records the call and the answer in the transcript, which is the
+// text of all calls.
 func (g *guess) Take(ctx context.Context, key string, n int) (ratelimit.Result, error) {
 	w := g.w
 	if w.slow != nil && n > 0 && w.chance(50) {
@@ -70,13 +72,13 @@ func (g *guess) answer(ctx context.Context) (res ratelimit.Result, err error) {
 	return res, nil
 }
 
-// A settable is a custom limiter like guess, with the additional methods Reset and SetRate.
+// The type settable is a custom limiter like guess that also has the methods Reset and SetRate.
 type settable struct {
 	*guess
 	rate ratelimit.Rate
 }
 
-// Reset records the call in the transcript, and sometimes fails.
+// Reset records the call in the transcript. At random, it fails.
 func (s *settable) Reset(key string) (err error) {
 	if s.w.chance(10) {
 		err = errDown
@@ -85,7 +87,7 @@ func (s *settable) Reset(key string) (err error) {
 	return err
 }
 
-// SetRate records the call in the transcript, and sometimes fails.
+// SetRate records the call in the transcript. At random, it fails.
 func (s *settable) SetRate(r ratelimit.Rate) (err error) {
 	if err = r.Validate(); err == nil && s.w.chance(20) {
 		err = errDown
@@ -97,13 +99,14 @@ func (s *settable) SetRate(r ratelimit.Rate) (err error) {
 	return err
 }
 
-// A rated is a custom limiter like settable, with the additional method Rate.
+// The type rated is a custom limiter like settable that also has the method Rate.
 type rated struct{ *settable }
 
-// Rate returns the present rate: the rate that SetRate has set last, or the rate at the start.
+// Rate returns the rate that SetRate has set last or, before the first call of SetRate, the rate at
+// the start.
 func (r rated) Rate() ratelimit.Rate { return r.rate }
 
-// A closing is a custom limiter like settable, with the additional method Close.
+// The type closing is a custom limiter like settable that also has the method Close.
 type closing struct{ *settable }
 
 // Close records the call in the transcript.
@@ -112,8 +115,8 @@ func (c closing) Close() error {
 	return nil
 }
 
-// drawCustom returns a random custom limiter for a rule with the rate r: one of the package's own
-// limiters, or one that answers at random.
+// drawCustom returns a random custom limiter for a rule with the rate r. It is either a limiter of
+// the package ratelimit with another random rate, or a limiter that answers at random.
 func (w *world) drawCustom(r ratelimit.Rate) ratelimit.Limiter {
 	if w.chance(40) {
 		a := oneOf(w.history, algorithms...)
@@ -124,8 +127,8 @@ func (w *world) drawCustom(r ratelimit.Rate) ratelimit.Limiter {
 	return w.drawGuess(r)
 }
 
-// drawGuess returns a custom limiter that answers at random, for a rule with the rate r. Its type
-// is guess, or a type with more methods.
+// drawGuess returns a custom limiter that answers at random. Its type is guess, or a type with
+// further methods. A limiter of such a type has the rate r at the start.
 func (w *world) drawGuess(r ratelimit.Rate) ratelimit.Limiter {
 	g := &guess{w, w.IntN(100), oneOf(w.history, 50, 80, 100), oneOf(w.history, 0, 0, 10, 50)}
 	switch w.IntN(4) {
@@ -139,7 +142,7 @@ func (w *world) drawGuess(r ratelimit.Rate) ratelimit.Limiter {
 	return &settable{g, r}
 }
 
-// factory returns a Factory in which a custom algorithm, Guess, is registered.
+// factory returns a Factory that knows a custom algorithm with the name Guess.
 func (w *world) factory() *ratelimit.Factory {
 	f := ratelimit.NewFactory()
 	err := f.Register("Guess", func(config map[string]any, env ratelimit.Env) (ratelimit.Limiter, error) {
@@ -187,8 +190,8 @@ func (w *world) drawConfig() map[string]any {
 	return c
 }
 
-// drawConfigs returns random configurations of several rules. It also returns one for the default
-// rule, or nil.
+// drawConfigs returns random configurations of several rules. It also returns a configuration of
+// the default rule, or nil if there is to be no default rule.
 func (w *world) drawConfigs() (configs []map[string]any, defaultConfig map[string]any) {
 	for range 1 + w.IntN(3) {
 		configs = append(configs, w.drawConfig())

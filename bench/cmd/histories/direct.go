@@ -10,7 +10,7 @@ import (
 )
 
 // direct calls a method of the MemoryStore directly, and records the result. The arguments are
-// random asks (requests to a store), and include asks that no limiter would send.
+// random asks (requests to a store). Some of them are asks that no limiter would send.
 func (st *store) direct() {
 	h := st.h
 	asks := make([]ratelimit.Ask, h.IntN(3))

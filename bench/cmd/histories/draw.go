@@ -25,27 +25,28 @@ var (
 type world struct {
 	*history
 	limiter *ratelimit.RateLimiter
-	store   *store // the RateLimiter's store; nil if it has none
+	store   *store // the store of the RateLimiter; nil if the RateLimiter has no store
 	customs bool   // whether rules may have custom limiters
 	clients int    // number of different clients
-	ids     int    // number of different request IDs; 0 if requests have none
+	ids     int    // number of different request IDs; 0 if requests have no ID
 	opts    []ratelimit.Option
 
 	held    []held
-	tiered  bool               // whether most rules have tiers, and most requests a tier
-	leaky   bool               // whether most rules are leaky buckets, and most calls are calls of Wait
-	slow    *stepClock         // the clock by which slow custom limiters wait; nil if custom limiters answer at once
+	tiered  bool               // true: most rules have tiers, and most requests have a tier
+	leaky   bool               // true: most rules are leaky buckets, and most calls are calls of Wait
+	slow    *stepClock         // the clock by which slow custom limiters wait before they answer; nil if there are no slow ones
 	usual   *ratelimit.Request // if not nil, most requests have the same keys as this request
 	explain bool               // whether Explain is called before each call that decides about a request
 }
 
-// A held is a reservation that the history has made, together with the request that it was made for.
+// The type held is a reservation that a random call has made and that a later call may settle. It
+// also has the request for which the reservation was made.
 type held struct {
 	*ratelimit.Reservation
 	req ratelimit.Request
 }
 
-// ruleText returns the rule r as it appears in the transcript.
+// ruleText returns the text of the rule r for the transcript, the text of all calls and results.
 func ruleText(r ratelimit.Rule) string {
 	custom := ""
 	if r.Limiter != nil {
@@ -104,7 +105,7 @@ func (w *world) drawRule() ratelimit.Rule {
 	return r
 }
 
-// spoil makes a field of the rule r invalid.
+// The method spoil makes a field of the rule r invalid.
 func (w *world) spoil(r *ratelimit.Rule) {
 	switch w.IntN(6) {
 	case 0:
@@ -151,7 +152,8 @@ func (w *world) drawResolve(r ratelimit.Rule) func(ratelimit.Request) (ratelimit
 	}
 }
 
-// drawRules returns a random list of rules. It also returns a random default rule, or nil.
+// drawRules returns a random list of rules. It also returns a random default rule, or nil if there
+// is to be no default rule.
 func (w *world) drawRules() (rules []ratelimit.Rule, defaultRule *ratelimit.Rule) {
 	if w.slow != nil && w.chance(60) {
 		return w.drawSlowRules(), nil
@@ -180,8 +182,8 @@ func (w *world) drawRules() (rules []ratelimit.Rule, defaultRule *ratelimit.Rule
 	return rules, defaultRule
 }
 
-// drawSlowRules returns two rules: one that applies to all requests, and one with a custom limiter
-// that takes time to answer.
+// drawSlowRules returns two rules. The first rule applies to all requests. The second rule has a
+// custom limiter that takes time to answer.
 func (w *world) drawSlowRules() []ratelimit.Rule {
 	all := w.drawRule()
 	all.Name, all.Endpoint, all.Additional, all.Limiter, all.Mode, all.OnStoreError = "one", "*", true, nil, "", ratelimit.FailurePolicy{}
@@ -202,8 +204,8 @@ func rulesText(rules []ratelimit.Rule, defaultRule *ratelimit.Rule) string {
 	return b.String()
 }
 
-// drawRequest returns a random request. Its client, endpoint and IP come from short lists, so that
-// many requests have the same keys.
+// drawRequest returns a random request. The client, the endpoint and the IP of the request come
+// from short lists, so that many requests have the same keys.
 func (w *world) drawRequest() ratelimit.Request {
 	req := ratelimit.Request{
 		Client:   string(rune('a' + w.IntN(w.clients))),

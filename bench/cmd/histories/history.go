@@ -19,26 +19,27 @@ import (
 )
 
 // The variable epoch is the instant at which each history begins. It lies before the real time, and
-// also before the time in a synctest bubble. A limiter must compare deadlines with the history's
-// clock only. With one of the other two times, it would find that every deadline has passed.
+// also before the time in a synctest bubble. A limiter must compare deadlines with the clock of the
+// history only. If a limiter compared them with one of the other two times, it would find that every
+// deadline has passed.
 var epoch = time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // A history is a random sequence of calls and its transcript: the text of all calls and their
 // results.
 type history struct {
 	clock   clock
-	small   time.Duration // used only with a store: the sum of the clock's steps below 6 ms, which stays below 24 ms
+	small   time.Duration // sum of the clock's steps below 6 ms; step keeps it below 24 ms if there is a store
 	unusual bool          // whether the clock shows an extreme time, such as the year 1
-	bubble  bool          // whether the history is played in a synctest bubble, which has a time of its own
+	bubble  bool          // whether the history is played in a synctest bubble, in which time is simulated
 	lazy    bool          // whether custom limiters take time to answer
 	sorted  bool          // whether flush sorts all events, because goroutines may record them in a random order
 
 	mu       sync.Mutex // guards the fields below
 	random   *rand.Rand
 	out      []byte         // the transcript
-	events   []event        // events that were recorded since the last call of the method flush
-	keys     map[uint64]int // the number of each key in the transcript: 1 for the first that appeared, then 2, 3, ...
-	receipts map[uint64]int // the number of each receipt in the transcript, counted in the same way from 1
+	events   []event        // events that were recorded but are not in the transcript yet
+	keys     map[uint64]int // the number of each key in the transcript: 1 for the key that appeared first, then 2, 3, ...
+	receipts map[uint64]int // the number of each receipt (by which a reservation is settled), also counted from 1
 }
 
 // A clock is a [ratelimit.Clock] that a history can also set and move, such as a FakeClock.
@@ -79,13 +80,13 @@ func (h *history) IntN(n int) int {
 	return h.random.IntN(n)
 }
 
-// chance returns true with the given probability in percent.
+// chance returns true at random, in the given percentage of its calls.
 func (h *history) chance(percent int) bool { return h.IntN(100) < percent }
 
 // oneOf returns a random element of the given list.
 func oneOf[T any](h *history, list ...T) T { return list[h.IntN(len(list))] }
 
-// say adds a line to the transcript, after the events that were recorded since the last line.
+// say adds a line to the transcript. The line comes after all events that were recorded before.
 func (h *history) say(format string, args ...any) {
 	if h.bubble {
 		synctest.Wait()
@@ -95,16 +96,16 @@ func (h *history) say(format string, args ...any) {
 	h.out = append(h.out, '\n')
 }
 
-// An event is a line that a hook (an observer, a store or a custom limiter) has recorded during a
-// call.
+// An event is a line for the transcript. A hook (an observer, a store or a custom limiter) has
+// recorded it during a call.
 type event struct {
 	text     string
-	decision bool   // whether the observer has recorded this event, which is then a decision
+	decision bool   // whether the event is a decision about a request, which the observer has recorded
 	key      uint64 // the field [ratelimit.Decision.Key] of the decision; 0 for other events
 }
 
 // event records a line for an observer, a store or a custom limiter that was called. In the
-// transcript, the line comes before the result of the call that is being made.
+// transcript, this line comes before the result of the call of the limiter that is going on.
 func (h *history) event(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,9 +113,9 @@ func (h *history) event(format string, args ...any) {
 }
 
 // flush moves all recorded events to the transcript. For a decision, it also writes the number that
-// stands for its key. In a synctest bubble, several goroutines may have recorded events at once, in
-// a random order. There, flush puts the observer's events last and sorts them. If the field sorted
-// is true, it sorts the other events too.
+// stands for the key of the decision. In a synctest bubble, several goroutines may have recorded
+// events at once, in a random order. In a bubble, flush therefore puts the observer's events last, and
+// sorts them. If the field sorted is true, flush also sorts the other events.
 func (h *history) flush() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -141,9 +142,9 @@ func (h *history) flush() {
 	h.events = h.events[:0]
 }
 
-// The method try calls the function f and adds a line to the transcript. The line holds the given
-// name of the call, and the text that f returns. If f panics, the line holds the panic instead of
-// that text.
+// The method try calls the function f, and adds a line to the transcript. The line holds the given
+// name of the call, and the text that f returns. If f panics, the line holds the panic in place of the
+// returned text.
 func (h *history) try(name string, f func() string) {
 	text := guarded(f)
 	h.say("%s = %s", name, text)
@@ -161,16 +162,16 @@ func guarded(f func() string) (text string) {
 }
 
 // misset sets the clock to an extreme time, such as the year 9999. A later call of the method step may
-// set it back to epoch, the instant at which the history began.
+// set it back to the instant at which the history began.
 func (h *history) misset() {
 	h.unusual = true
 	h.clock.Set(oneOf(h, time.Time{}, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)))
 }
 
-// step moves the clock by a random duration. If breaker is true, a circuit breaker may stop the
-// calls to the store for a random time between 25 and 900 ms. The history must not depend on this
-// random time. So in that case, step chooses no instant that is between 25 and 900 ms away from an
-// earlier instant.
+// step moves the clock by a random duration. If the parameter breaker is true, there is a circuit
+// breaker, which may stop the calls to the store for a random time between 25 and 900 ms. The history
+// must not depend on this random time. So in that case, step chooses no instant that is between 25 and
+// 900 ms away from an earlier instant.
 func (h *history) step(breaker bool) {
 	units := []time.Duration{1, time.Microsecond, time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second}
 	d := time.Duration(h.IntN(12)) * oneOf(h, units...)
@@ -199,7 +200,7 @@ func (h *history) step(breaker bool) {
 	h.say("clock %v to %v", d, h.clock.Now().Sub(epoch))
 }
 
-// result returns the Result r as it appears in the transcript.
+// result returns the text of the Result r for the transcript.
 func result(r ratelimit.Result) string {
 	b := make([]byte, 0, 64)
 	b = append(b, "no "...)
@@ -218,7 +219,7 @@ func result(r ratelimit.Result) string {
 	return string(b)
 }
 
-// results returns all Results as they appear in the transcript.
+// results returns the text of all given Results for the transcript.
 func results(all []ratelimit.Result) string {
 	texts := make([]string, len(all))
 	for i, r := range all {
@@ -227,10 +228,10 @@ func results(all []ratelimit.Result) string {
 	return "[" + strings.Join(texts, " | ") + "]"
 }
 
-// answer returns a Result and an error as they appear in the transcript.
+// answer returns the text of a Result and an error for the transcript.
 func answer(res ratelimit.Result, err error) string { return result(res) + " " + problem(err) }
 
-// targets are the errors that a caller can test for with errors.Is.
+// The variable targets lists the errors for which a caller can test with errors.Is.
 var targets = []struct {
 	name string
 	err  error
@@ -248,13 +249,13 @@ var targets = []struct {
 	{"down", errDown},
 }
 
-// problem returns the text of err, followed by the name of each error in the variable targets that
-// err matches.
+// problem returns the text of err. After this text come the names of those errors in the variable
+// targets that match err.
 func problem(err error) string {
 	if err == nil {
 		return "ok"
 	}
-	text := strings.ReplaceAll(strconv.Quote(err.Error()), onceName, "Once") // this name differs between versions
+	text := strings.ReplaceAll(strconv.Quote(err.Error()), onceName, "Once") // onceName is the name of a type, which differs between versions
 	for _, t := range targets {
 		if errors.Is(err, t.err) {
 			text += " " + t.name
@@ -263,8 +264,8 @@ func problem(err error) string {
 	return text
 }
 
-// numberOf returns the number that stands for the random number id in the transcript. A new id gets
-// the next free number.
+// numberOf returns the number that stands for an id in the transcript, because the id itself is a
+// random number. A new id gets the next free number.
 func numberOf(of map[uint64]int, id uint64) int {
 	n, seen := of[id]
 	if !seen {
@@ -274,8 +275,8 @@ func numberOf(of map[uint64]int, id uint64) int {
 	return n
 }
 
-// receipt returns the number that stands in the transcript for the receipt id, the random number by
-// which a charge is settled later.
+// receipt returns the number that stands for a receipt in the transcript. The receipt itself is a
+// random number, by which a reservation is settled later.
 func (h *history) receipt(id uint64) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -295,8 +296,8 @@ func (h *history) asks(asks []ratelimit.Ask) string {
 	return b.String()
 }
 
-// fields writes the values of the struct's fields that are not zero. It leaves out the names of the
-// fields, because a name may differ between versions of the package.
+// fields writes the fields of a struct that are not zero: their values without their names, because a
+// name may differ between versions of the package.
 func fields(b *bytes.Buffer, v reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Field(i)
@@ -346,6 +347,6 @@ func (h *history) Observe(ctx context.Context, d ratelimit.Decision) {
 	h.events = append(h.events, event{text, true, d.Key})
 }
 
-// The type caller is the key of a value in a context. The value is the number of the waiter that
-// makes the call.
+// The type caller is the key of a value in a context. The value is the number of the waiter (a
+// goroutine that waits for units) that makes the call.
 type caller struct{}

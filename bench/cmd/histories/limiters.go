@@ -22,7 +22,7 @@ type limiter interface {
 	Len() int
 }
 
-// algorithms are the names of the five algorithms.
+// The variable algorithms holds the names of the five algorithms.
 var algorithms = []ratelimit.Algorithm{
 	ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowLog,
 	ratelimit.AlgorithmSlidingWindowCounter, ratelimit.AlgorithmLeakyBucket,
@@ -45,13 +45,14 @@ func newLimiter(a ratelimit.Algorithm, r ratelimit.Rate, opts ...ratelimit.Optio
 	return l, err
 }
 
-// windowed reports whether the algorithm counts in windows, so that its rates have no burst.
+// windowed reports whether the given algorithm counts in windows. The rates of such an algorithm
+// have no burst.
 func windowed(a ratelimit.Algorithm) bool {
 	return a != "" && a != ratelimit.AlgorithmTokenBucket && a != ratelimit.AlgorithmLeakyBucket
 }
 
-// drawRate returns a random rate for the given algorithm. Some of these rates are invalid. If per
-// is not 0, the rate's field Per is usually equal to per.
+// drawRate returns a random rate for the given algorithm. Some of these rates are invalid. If the
+// given duration is not 0, the field Per of the rate usually has this duration.
 func (h *history) drawRate(a ratelimit.Algorithm, per time.Duration) ratelimit.Rate {
 	if per == 0 || h.chance(1) {
 		per = oneOf(h, time.Second, time.Second, time.Minute, 100*time.Millisecond, 10*time.Second, 7*time.Millisecond)
@@ -73,7 +74,7 @@ func (h *history) drawRate(a ratelimit.Algorithm, per time.Duration) ratelimit.R
 	return r
 }
 
-// drawCount returns a random number of units.
+// drawCount returns a random number of units for a call to request. It may be invalid, such as -1.
 func (h *history) drawCount() int {
 	if h.chance(70) {
 		return h.IntN(3)
@@ -83,8 +84,8 @@ func (h *history) drawCount() int {
 
 var errEnded = errors.New("the call was given up")
 
-// drawContext returns a random context, usually one that has not ended. The caller must call the
-// returned function when it no longer needs the context.
+// drawContext returns a random context. Most of these contexts have not ended. When the caller no
+// longer needs the context, it must call the returned function.
 func (h *history) drawContext() (ctx context.Context, done func()) {
 	switch n := h.IntN(20); n {
 	case 0:
@@ -105,13 +106,14 @@ func (h *history) drawContext() (ctx context.Context, done func()) {
 }
 
 // due returns a context whose deadline comes after the duration d, by the clock of the history. The
-// context ends as soon as its method Done is called.
+// context ends as soon as its method Done is called, so that a call that waits for its end does not
+// block.
 func (h *history) due(d time.Duration) *deadline {
 	return &deadline{Context: context.Background(), at: h.clock.Now().Add(d), done: make(chan struct{})}
 }
 
-// A deadline is a context with a deadline, for use by one goroutine. It ends as soon as its method
-// Done is called. So a call that waits for the end of the context does not block.
+// A deadline is a context with a deadline, for use by one goroutine. The context ends as soon as
+// its method Done is called, so that a call that waits for this end does not block.
 type deadline struct {
 	context.Context
 	at   time.Time
@@ -134,7 +136,8 @@ func (d *deadline) end(err error) {
 	}
 }
 
-// playLimiter plays a history with one of the five limiters, which may have an observer or a store.
+// playLimiter plays a history (a sequence of random calls) with one of the five limiters. The
+// limiter may have an observer or a store.
 func playLimiter(_ *testing.T, h *history) {
 	a := oneOf(h, algorithms...)
 	opts := []ratelimit.Option{ratelimit.WithClock(h.clock)}
@@ -192,7 +195,7 @@ func zeroLimiter(a ratelimit.Algorithm) limiter {
 	return new(ratelimit.LeakyBucket)
 }
 
-// limiterStep makes one random call of the limiter l, or moves the clock, and records the result.
+// limiterStep makes one random call of the limiter l and records the result, or it moves the clock.
 func (h *history) limiterStep(a ratelimit.Algorithm, l limiter, st *store, keys int) {
 	key := fmt.Sprint("k", h.IntN(keys))
 	if h.chance(3) {
@@ -232,7 +235,7 @@ func (h *history) limiterStep(a ratelimit.Algorithm, l limiter, st *store, keys 
 	}
 }
 
-// misuse makes a random call that is invalid, or that programs seldom make, and records the result.
+// misuse makes a random call that is invalid or unusual, and records the result.
 func (h *history) misuse(st *store) {
 	switch {
 	case st != nil && h.chance(80):

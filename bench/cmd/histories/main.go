@@ -42,7 +42,7 @@ import (
 // A player plays the history h: it makes random calls and records what they return.
 type player func(t *testing.T, h *history)
 
-// players holds the player for each kind of history.
+// The variable players holds the player for each kind of history.
 var players = map[string]player{
 	"limiters": playLimiter,
 	"rules":    playRules,
@@ -53,7 +53,7 @@ var players = map[string]player{
 	"explain":  playExplain,
 }
 
-// kinds are the kinds of histories, in the order of the output.
+// The variable kinds holds the kinds of histories, in the order of the output.
 var kinds = []string{"limiters", "rules", "stores", "wait", "reserve", "ids", "explain"}
 
 // A task says which histories (random sequences of calls) to play, and how many at once.
@@ -83,7 +83,7 @@ func main() {
 			os.Exit(2)
 		}
 	}
-	runtime.GOMAXPROCS(2) // the number of shards of a table depends on this number
+	runtime.GOMAXPROCS(2) // fixed on all machines, because it decides how many shards a table of keys has
 	out := bufio.NewWriter(os.Stdout)
 	os.Stdout = os.Stderr // a test writes "PASS" to os.Stdout, which must not be in the output
 	inTest(func(t *testing.T) {

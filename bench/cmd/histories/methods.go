@@ -8,8 +8,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// Each of these types adds one optional method to a store: Part, Denied, Supports, Accepts, Settle
-// or Once.
+// Each of these types has one of the optional methods of a store: Part, Denied, Supports, Accepts,
+// Settle or Once.
 type (
 	parts    struct{ st *store }
 	denies   struct{ st *store }
@@ -17,24 +17,25 @@ type (
 	accepts  struct{ st *store }
 	settles  struct{ st *store }
 
-	// The type once adds the method Once. The type parameter T is the type of the request that this
-	// method gets. The name of that type differs between versions of the package.
+	// The type once has the method Once of a store. The type parameter T is the type of the request
+	// that this method gets. The name of that type differs between versions of the package.
 	once[T any] struct {
 		st   *store
 		call func(m *ratelimit.MemoryStore, ctx context.Context, once T, asks []ratelimit.Ask) ([]ratelimit.Result, bool, error)
 	}
 )
 
-// Part returns the number of the part of the store that holds the ask's state. The number depends
-// on the fields Rule and Key of the ask.
+// Part returns a number: it says which part of the store holds the state that the ask (a request to
+// the store) needs. The number depends on the fields Rule and Key of the ask.
 func (p parts) Part(a ratelimit.Ask) int {
 	part := (len(a.Rule) + int(hashOf(a.Key)%7)) % p.st.parts
 	p.st.h.event("store.part %q %q = %d", a.Rule, a.Key, part)
 	return part
 }
 
-// Denied asks the MemoryStore whether it would deny the ask. If it would, Denied returns that denial
-// and true in 60 % of the calls. In all other cases it returns false.
+// Denied asks the MemoryStore whether it would deny the ask (a request to a store). If it would deny
+// the ask, Denied returns this denial and true, but only in 60 % of the calls. In all other cases,
+// Denied returns false.
 func (d denies) Denied(a ratelimit.Ask) (ratelimit.Result, bool) {
 	look := a
 	look.Look = true
@@ -47,7 +48,7 @@ func (d denies) Denied(a ratelimit.Ask) (ratelimit.Result, bool) {
 	return all[0], true
 }
 
-// Supports returns an error for each rate whose field Requests is equal to st.refuses.
+// Supports returns an error if the field Requests of the rate has the value st.refuses.
 func (s supports) Supports(a ratelimit.Algorithm, r ratelimit.Rate) (err error) {
 	if r.Requests == s.st.refuses {
 		err = errRefused
@@ -56,8 +57,9 @@ func (s supports) Supports(a ratelimit.Algorithm, r ratelimit.Rate) (err error) 
 	return err
 }
 
-// Accepts returns an error for an ask with a receipt if Supports refuses the ask's rate. If
-// st.looks is false, Accepts also returns an error for each ask whose field Look is true.
+// Accepts returns the answer of the MemoryStore for the ask (a request to a store). It also refuses
+// two kinds of asks: asks that make a reservation with a rate that the method Supports refuses and,
+// if st.looks is false, asks whose field Look is true.
 func (a accepts) Accepts(ask ratelimit.Ask) error {
 	err := a.st.memory.Accepts(ask)
 	if err == nil && (ask.Rate.Requests == a.st.refuses && ask.Receipt != 0 || ask.Look && !a.st.looks) {
@@ -67,12 +69,12 @@ func (a accepts) Accepts(ask ratelimit.Ask) error {
 	return err
 }
 
-// Settle calls Settle of the MemoryStore, and sometimes fails.
+// Settle calls the method Settle of the MemoryStore. Some calls fail at random.
 func (s settles) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 	return s.st.serve(ctx, "settle "+s.st.h.asks(asks), func() (string, error) { return "", s.st.memory.Settle(ctx, asks) })
 }
 
-// Once calls Once of the MemoryStore, and sometimes fails.
+// Once calls the method Once of the MemoryStore. Some calls fail at random.
 func (o once[T]) Once(ctx context.Context, request T, asks []ratelimit.Ask) (all []ratelimit.Result, replayed bool, err error) {
 	err = o.st.serve(ctx, fmt.Sprintf("once %v %s", request, o.st.h.asks(asks)), func() (string, error) {
 		all, replayed, err = o.call(o.st.memory, ctx, request, asks)
@@ -82,7 +84,8 @@ func (o once[T]) Once(ctx context.Context, request T, asks []ratelimit.Ask) (all
 	return all, replayed, err
 }
 
-// onceName is the name of the struct type that Once expects, in this version of the package.
+// onceName is the name that this version of the package has for the struct type that the method Once
+// expects.
 var onceName = nameOf((*ratelimit.MemoryStore).Once)
 
 func nameOf[T any](func(*ratelimit.MemoryStore, context.Context, T, []ratelimit.Ask) ([]ratelimit.Result, bool, error)) string {
@@ -90,8 +93,8 @@ func nameOf[T any](func(*ratelimit.MemoryStore, context.Context, T, []ratelimit.
 	return t.PkgPath() + "." + t.Name()
 }
 
-// Each of these types is a store with some of the optional methods. The six methods have 64
-// combinations, and 12 of these combinations have a type here.
+// Each of these types is a store with some of the six optional methods. The methods can be combined
+// in 64 ways, and 12 of these ways have a type here.
 type (
 	plainStore  struct{ *store }
 	partedStore struct {
@@ -160,8 +163,8 @@ func (st *store) drawMethods() ratelimit.Store {
 	return withMethods(st, st.h.IntN(16), (*ratelimit.MemoryStore).Once)
 }
 
-// withMethods returns the store with the optional methods of combination number n. The combinations
-// from number 8 on have the method Once, which calls the given function.
+// withMethods returns the store with a set of the optional methods. The number n, from 0 to 15,
+// selects the set. From number 8 on, the set has the method Once, which calls the given function.
 func withMethods[T any](
 	st *store, n int, call func(*ratelimit.MemoryStore, context.Context, T, []ratelimit.Ask) ([]ratelimit.Result, bool, error),
 ) ratelimit.Store {

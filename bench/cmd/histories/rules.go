@@ -7,8 +7,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// newWorld makes a RateLimiter with random rules and options. Random rules may be invalid, so
-// newWorld tries up to four times. It returns false if the package has refused the rules each time.
+// newWorld makes a RateLimiter with random rules and options. Random rules may be invalid, and the
+// package then refuses them. So newWorld tries up to four times, and returns false if the package
+// has refused the rules each time.
 func newWorld(h *history, stored, ids bool, opts ...ratelimit.Option) (w *world, ok bool) {
 	w = &world{history: h, customs: h.chance(50), clients: oneOf(h, 1, 2, 3, 6), tiered: h.chance(15), leaky: stored && h.chance(15)}
 	if c, steps := h.clock.(*stepClock); steps && h.lazy {
@@ -65,8 +66,8 @@ func newWorld(h *history, stored, ids bool, opts ...ratelimit.Option) (w *world,
 	return w, false
 }
 
-// A mix holds the percentage of the steps of each kind. Steps that belong to none of these kinds
-// move the clock.
+// A mix says how often the random steps of a history are steps of each kind, in percent. All other
+// steps move the clock.
 type mix struct{ decides, changes, resets, reserves, explains, counts int }
 
 // play makes the random steps of a history. The mix m gives the percentage of each kind of step,

@@ -11,12 +11,11 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// requestText returns the text of a call for the transcript: the given name of the call, and the
-// request.
+// requestText returns a text for the transcript, made of the given name of a call and of the request.
 func requestText(name string, req ratelimit.Request) string { return fmt.Sprintf("%s %+v", name, req) }
 
-// decides makes a random call that decides about a request, such as Allow or Check, and records the
-// result.
+// The method decides makes a random call that decides about a request, such as Allow or Check. It
+// records the result.
 func (w *world) decides() {
 	req := w.drawRequest()
 	ctx, done := w.drawContext()
@@ -49,7 +48,7 @@ func (w *world) decides() {
 	}
 }
 
-// explains calls Explain for the request and records the result.
+// The method explains calls Explain for the request, and records the result.
 func (w *world) explains(req ratelimit.Request) {
 	ctx, done := w.drawContext()
 	defer done()
@@ -70,12 +69,12 @@ func (w *world) explains(req ratelimit.Request) {
 	})
 }
 
-// jsonNames replaces some names of JSON fields by the names that older versions used, so that the
-// transcripts of old and new versions are equal.
+// jsonNames replaces some names of JSON fields by the names that older versions used. The transcripts
+// of old and new versions are then equal.
 var jsonNames = strings.NewReplacer(`"rateFrom":`, `"source":`, `"answeredBy":`, `"state":`)
 
-// tableText returns the text of the Explanation e without the parts that may differ between versions:
-// the line of its table that names the columns, and the padding of the columns.
+// tableText returns the text of the Explanation e without two parts that may differ between versions:
+// the line with the names of the columns, and the padding of the columns.
 func tableText(e ratelimit.Explanation) string {
 	lines := strings.Split(e.String(), "\n")
 	if len(lines) > 2 {
@@ -87,7 +86,7 @@ func tableText(e ratelimit.Explanation) string {
 	return strings.Join(lines, "\n    ")
 }
 
-// changes makes a random call that changes the rules, and records the result.
+// The method changes makes a random call that changes the rules, and records the result.
 func (w *world) changes() {
 	l, r := w.limiter, w.drawRule()
 	rules, defaultRule := l.Rules()
@@ -134,7 +133,7 @@ func (w *world) changes() {
 	w.say("rules%s", rulesText(rules, defaultRule))
 }
 
-// resets calls Reset for a random request and records the result.
+// The method resets calls Reset for a random request, and records the result.
 func (w *world) resets() {
 	req := w.drawRequest()
 	if w.chance(20) {
@@ -146,13 +145,13 @@ func (w *world) resets() {
 	w.try(requestText("reset", req), func() string { return problem(w.limiter.Reset(ctx, req)) })
 }
 
-// reserves makes a new reservation, or settles or cancels one of those made before, and records the
-// result. A reservation may also be settled or canceled again.
+// The method reserves makes a new reservation, or settles or cancels an earlier reservation, and
+// records the result. It may also settle or cancel a reservation that was settled or canceled before.
 func (w *world) reserves() {
 	if n := len(w.held); n > 0 && w.chance(55) {
 		i := w.IntN(n)
 		r, actual, req := w.held[i].Reservation, oneOf(w.history, 0, 1, 1, 2, 3, 5, 20, -1), w.held[i].req
-		if w.chance(20) { // first resets the state of the reserved keys; a Settle after that is for 5 or 20 units
+		if w.chance(20) { // resets the reserved keys first; if the reservation is then settled, it used 5 or 20 units
 			w.try(requestText("reset", req), func() string { return problem(w.limiter.Reset(context.Background(), req)) })
 			actual = oneOf(w.history, 5, 20)
 			defer func() {
@@ -190,8 +189,8 @@ func (w *world) reserves() {
 	})
 }
 
-// reserveAll makes a reservation, and also returns the Result of each rule. It calls ReserveAll if
-// this version of the package has that method, and otherwise Reserve and Results.
+// reserveAll makes a reservation, and also returns the Result of each rule. If this version of the
+// package has the method ReserveAll, it calls this method. Otherwise it calls Reserve and Results.
 func reserveAll(
 	l *ratelimit.RateLimiter, ctx context.Context, req ratelimit.Request, term time.Duration,
 ) (r *ratelimit.Reservation, all []ratelimit.Result, err error) {
@@ -206,7 +205,7 @@ func reserveAll(
 	return r, all, err
 }
 
-// counts writes the statistics into the transcript.
+// The method counts writes the statistics into the transcript.
 func (w *world) counts() {
 	for _, s := range w.limiter.Stats() {
 		w.say("stats %+v", s)

@@ -20,14 +20,14 @@ type store struct {
 	memory *ratelimit.MemoryStore
 
 	down  int    // percentage of the calls that fail
-	picky bool   // if true, the field down does not apply to calls of Take that request no units
+	picky bool   // if true, a call of Take that requests no units does not fail
 	call  uint64 // the number of the last call that failed with an error of the type shared
 	parts int    // how many parts (such as servers) the store has: the method Part returns a number from 0 to parts-1
 
 	refuses int           // the method Supports refuses rates whose field Requests has this value
-	looks   bool          // whether the method Accepts accepts asks whose field Look is true
-	cancel  func()        // ends the context of the current call; nil if the store must not end it
-	later   []func(error) // functions to call with the late results of calls that their callers have given up
+	looks   bool          // whether the method Accepts allows asks whose field Look is true
+	cancel  func()        // ends the context of the current call; nil if this context must not be ended
+	later   []func(error) // functions that report the late result of a call; its caller gave up before the call ended
 }
 
 // newStore returns a store whose MemoryStore reads the given clock.
@@ -47,8 +47,8 @@ func newStore(h *history, clock ratelimit.Clock) *store {
 	return st
 }
 
-// faults sometimes changes the percentage of calls that fail. It also sometimes reports the late
-// result of a call that its caller has given up.
+// faults sometimes changes the percentage of calls that fail. It also sometimes reports the result of
+// a call that ended late, after its caller had given up.
 func (st *store) faults() {
 	h := st.h
 	if h.chance(8) {
@@ -64,8 +64,9 @@ func (st *store) faults() {
 	}
 }
 
-// ends returns the context ctx or, at random, a child of ctx that the next call of the store may
-// cancel. If st is nil, it returns ctx.
+// The method ends returns a context for the next call of the store. At random, this is the context
+// ctx itself, or a child of ctx that the store may cancel during the call. If st is nil, there is no
+// store, and the result is ctx.
 func (st *store) ends(ctx context.Context) context.Context {
 	if st == nil || ctx == nil || ctx.Err() != nil || st.h.chance(60) {
 		return ctx
@@ -74,8 +75,8 @@ func (st *store) ends(ctx context.Context) context.Context {
 	return ctx
 }
 
-// mayEnd returns the context ctx, which, at random, the next call of the store may end. If st is nil,
-// no call of a store ends it.
+// mayEnd returns the context ctx. At random, it also lets the next call of the store end this
+// context. If st is nil, there is no store, and no call ends the context.
 func (st *store) mayEnd(ctx *deadline) context.Context {
 	if st != nil && st.h.chance(30) {
 		st.cancel = func() { ctx.end(context.Canceled) }
@@ -92,7 +93,7 @@ func (st *store) end() {
 	}
 }
 
-// A fault is an error of a store that says, by its method Parts, which parts of the store have
+// The type fault is an error of a store. Its method Parts returns which parts of the store have
 // failed.
 type fault struct {
 	error
@@ -102,14 +103,14 @@ type fault struct {
 func (f fault) Unwrap() error { return f.error }
 func (f fault) Parts() []int  { return f.parts }
 
-// An answered is an error with the method Answered, which tells the limiter that the store was
-// reached and has answered.
+// The type answered is an error with the method Answered. This method tells the limiter that the
+// store was reached and has answered.
 type answered struct{ error }
 
 func (answered) Answered() bool { return true }
 
-// A shared is an error that several callers get from one call to the store. The method Call returns
-// the number of that call.
+// The type shared is the error of one call to the store that several callers share: each of them gets
+// this error. The method Call returns the number of the call to the store.
 type shared struct {
 	error
 	call uint64
@@ -117,8 +118,9 @@ type shared struct {
 
 func (s shared) Call() uint64 { return s.call }
 
-// An unfinished is the error for a caller that gave up before its call to the store ended. With the
-// method Later, the limiter passes a function to call with the result of that call once it is known.
+// The type unfinished is the error for a caller that gave up before its call to the store ended. The
+// limiter passes a function to the method Later. The store calls this function with the result of the
+// call when the result is known.
 type unfinished struct {
 	error
 	st *store
@@ -127,8 +129,8 @@ type unfinished struct {
 func (u unfinished) Unwrap() error         { return u.error }
 func (u unfinished) Later(end func(error)) { u.st.later = append(u.st.later, end) }
 
-// serve handles one call to the store: it calls the given function, or makes the call fail, or
-// both. It records the call in the transcript under the given name.
+// serve handles one call to the store. At random, it calls the given function, or makes the call
+// fail, or does both. It records the call in the transcript under the given name.
 func (st *store) serve(ctx context.Context, name string, do func() (text string, err error)) error {
 	h := st.h
 	outcome := "fine"
@@ -167,7 +169,7 @@ func (st *store) serve(ctx context.Context, name string, do func() (text string,
 	return err
 }
 
-// Take calls Take of the MemoryStore, and sometimes fails.
+// Take calls the method Take of the MemoryStore. Some calls fail at random.
 func (st *store) Take(ctx context.Context, asks []ratelimit.Ask) (all []ratelimit.Result, err error) {
 	down := st.down
 	if st.picky && len(asks) > 0 && asks[0].N == 0 {
@@ -182,7 +184,8 @@ func (st *store) Take(ctx context.Context, asks []ratelimit.Ask) (all []ratelimi
 	return all, err
 }
 
-// miscount returns the results, and sometimes one result too few or too many.
+// miscount returns the given results. To imitate a faulty store, it sometimes leaves one result out
+// or adds one.
 func (st *store) miscount(all []ratelimit.Result) []ratelimit.Result {
 	switch {
 	case st.down == 0 || len(all) == 0 || !st.h.chance(3):
@@ -193,7 +196,7 @@ func (st *store) miscount(all []ratelimit.Result) []ratelimit.Result {
 	return append(all, all[0])
 }
 
-// Reset calls Reset of the MemoryStore, and sometimes fails.
+// Reset calls the method Reset of the MemoryStore. Some calls fail at random.
 func (st *store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	return st.serve(ctx, "reset "+st.h.asks(asks), func() (string, error) { return "", st.memory.Reset(ctx, asks) })
 }

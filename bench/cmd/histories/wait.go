@@ -13,38 +13,39 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A waiter is a call of Wait in a goroutine of its own.
+// A waiter is a goroutine that calls Wait, which waits until units are free.
 type waiter struct {
 	number int
 	ctx    context.Context
 	cancel func()
 	req    ratelimit.Request
 
-	text  atomic.Pointer[string] // what the call returned; nil until it has returned
+	text  atomic.Pointer[string] // what the call returned; nil while the call has not returned
 	shown bool
 }
 
-// A room holds the goroutines of one history that wait for units, and the limiter that they wait for.
+// A room holds the goroutines of one history (a sequence of random calls) that wait for units, and
+// the limiter from which they want units.
 type room struct {
 	*world
 	alone   limiter // the limiter under test; nil if a RateLimiter is tested instead
 	all     []*waiter
 	request ratelimit.Request // if single is true, all waiters use the keys of this request
-	single  bool              // whether all waiters use the same keys, so that the order in which they are granted is not random
+	single  bool              // whether all waiters use the same keys, which makes the order of their grants predictable
 	came    int               // number of waiters started so far
 	keys    int
 	foreign bool // whether waiters call ratelimit.Wait with a wrapper that hides the limiter's own method Wait
 }
 
-// playWait plays a history in which goroutines wait for units while other calls are made. It runs
-// in a synctest bubble, which has a time of its own.
+// playWait plays a history (a sequence of random calls): some goroutines wait for units while other
+// calls are made. It runs in a synctest bubble, in which time is simulated.
 func playWait(t *testing.T, h *history) {
 	synctest.Test(t, func(*testing.T) { h.playRoom() })
 }
 
 func (h *history) playRoom() {
 	r := &room{world: &world{history: h, clients: oneOf(h, 1, 2, 3)}, keys: oneOf(h, 1, 2, 3)}
-	asking := h.chance(50) // whether to test a RateLimiter that may have a store or slow custom limiters
+	asking := h.chance(50) // true: test a RateLimiter that may have a store or slow custom limiters
 	if h.bubble, h.sorted = true, !asking; asking || h.chance(40) {
 		h.clock = &stepClock{now: epoch, stops: asking && h.chance(50)}
 	}
@@ -82,14 +83,14 @@ func (h *history) playRoom() {
 	}
 }
 
-// open makes the RateLimiter. If asking is true, the RateLimiter may have a store, or custom limiters
-// that take time to answer. The method open returns false if the RateLimiter cannot be made.
+// open makes the RateLimiter. If the parameter asking is true, the RateLimiter may have a store, or
+// custom limiters that take time to answer. If the RateLimiter cannot be made, open returns false.
 func (r *room) open(asking bool) bool {
 	h, stored := r.history, asking && r.clock != clock(machine{}) && r.chance(60)
 	_, steps := h.clock.(*stepClock)
 	h.lazy = steps && asking && !stored && r.chance(40)
 	if c, ok := h.clock.(*stepClock); ok && stored {
-		c.stops = false // so that the clock shows only the instants that the method step has chosen
+		c.stops = false // then the clock shows only the instants that the method step has chosen
 	}
 	w, ok := newWorld(h, stored, r.chance(25), ratelimit.WithMaxWaiters(oneOf(h, 1, 3, 100, 100)))
 	if r.world = w; !ok {
@@ -104,8 +105,8 @@ func (r *room) open(asking bool) bool {
 	return true
 }
 
-// settleDown waits until all goroutines are blocked, and writes the calls that have returned into
-// the transcript.
+// settleDown waits until all goroutines are blocked. Then it writes the results of the calls that
+// have returned into the transcript.
 func (r *room) settleDown() {
 	synctest.Wait()
 	r.flush()
@@ -142,7 +143,7 @@ func (r *room) move() {
 	case n < 88:
 		r.resets()
 	case n < 93:
-		if !r.single || len(r.all) < 2 { // a change may make waiters join a new queue, in a random order
+		if !r.single || len(r.all) < 2 { // a change may move waiters to a new queue in a random order
 			r.changes()
 		}
 	default:
@@ -150,7 +151,7 @@ func (r *room) move() {
 	}
 }
 
-// A timed is a context whose deadline is an instant on the history's clock.
+// The type timed is a context whose deadline is an instant on the clock of the history.
 type timed struct {
 	context.Context
 	at time.Time
@@ -159,9 +160,9 @@ type timed struct {
 // Deadline returns the instant at which the context ends.
 func (t timed) Deadline() (time.Time, bool) { return t.at, true }
 
-// lag moves the clock but rings the alarms, for which the waiters sleep, late: it makes a call before
-// the waiters are woken. If the room has no stepClock, has a store, or has slow custom limiters, lag
-// does nothing and returns false.
+// lag moves the clock, but is late to ring the alarms that wake the waiters. Before it rings them, it
+// makes another call. It does nothing and returns false in three cases: if the clock is no stepClock,
+// if there is a store, or if custom limiters are slow.
 func (r *room) lag() bool {
 	c, ok := r.clock.(*stepClock)
 	if !ok || r.store != nil || r.lazy {
@@ -181,7 +182,7 @@ func (r *room) lag() bool {
 	return true
 }
 
-// start starts a waiter in a goroutine.
+// The method start starts a waiter: a goroutine that calls the limiter and may have to wait.
 func (r *room) start() {
 	r.came++
 	w := &waiter{number: r.came}
@@ -192,7 +193,7 @@ func (r *room) start() {
 		w.ctx = timed{w.ctx, r.clock.Now().Add(patience)}
 	}
 	if r.lazy && len(r.all) > 2 || r.foreign && len(r.all) > 0 {
-		return // with one more waiter, the order of the waiters would be random
+		return // if there were one more waiter, the order of the waiters would be random
 	}
 	call := r.drawCall(w.ctx)
 	w.req = call.req
@@ -204,7 +205,7 @@ func (r *room) start() {
 	}()
 }
 
-// A call describes the call that one waiter makes.
+// A call describes one call that a waiter (a goroutine) makes.
 type call struct {
 	what string
 	req  ratelimit.Request // the request to the RateLimiter; zero if there is no RateLimiter
@@ -216,8 +217,9 @@ type call struct {
 func (r *room) drawCall(ctx context.Context) call {
 	if r.alone != nil {
 		key, n := fmt.Sprint("k", r.IntN(r.keys)), max(r.drawCount(), -1)
-		// The context may be nil only if there is no other waiter, or if the call does not wait. With a
-		// nil context, an event does not say which waiter has caused it.
+		// The context may be nil only if there is no other waiter, or if the call does not wait. The reason
+		// is that an event must show which waiter has caused it, and its text has the number of the waiter
+		// from the context.
 		if len(r.all) == 0 && n < 100 && !r.foreign && r.chance(20) || n <= 0 {
 			ctx = nil
 		}
@@ -235,9 +237,9 @@ func (r *room) drawCall(ctx context.Context) call {
 		req.Cost, req.ID = cost, id
 	}
 	if r.store != nil && slices.ContainsFunc(r.all, func(w *waiter) bool { return w.req.ID == req.ID }) {
-		req.ID = "" // a grant wakes the waiters with its ID together with the next one in line: the order of their calls is random
+		req.ID = "" // several waiters with one ID would be woken at once, and call in a random order
 	}
-	if r.lazy && r.chance(40) { // only one rule of drawSlowRules applies to /q, and it has no custom limiter
+	if r.lazy && r.chance(40) { // of the two rules of drawSlowRules, only the rule without a custom limiter applies to /q
 		req.Endpoint, req.Rules = "/q", nil
 	}
 	switch {
@@ -249,8 +251,8 @@ func (r *room) drawCall(ctx context.Context) call {
 	return call{requestText("itself", req), req, func() string { return answer(r.limiter.Wait(ctx, req)) }}
 }
 
-// The type machine is the system clock, which shows the bubble's own time in a synctest bubble. A
-// limiter without the option WithClock reads the same clock.
+// The type machine is the system clock. In a synctest bubble, in which time is simulated, it shows
+// the simulated time. A limiter without the option WithClock reads the same clock.
 type machine struct{}
 
 // Now returns the time of the bubble.
@@ -262,14 +264,14 @@ func (machine) Set(time.Time) {}
 // Advance sleeps for the duration d, which moves the time of the bubble.
 func (machine) Advance(d time.Duration) { time.Sleep(d) }
 
-// A stepClock is a clock for use in a synctest bubble, and moves only when it is told to. Goroutines
-// wait for its alarms. When it moves, it rings them one after the other. After each alarm, it waits
-// until all goroutines are blocked.
+// A stepClock is a clock for use in a synctest bubble. It moves only when one of its methods moves
+// it. Goroutines wait for its alarms. When the clock moves, it rings the alarms that are due, one
+// after the other. After each alarm, it waits until all goroutines are blocked.
 type stepClock struct {
 	mu     sync.Mutex
 	now    time.Time
 	alarms []alarm // alarms that have not rung, in the order in which they were set
-	stops  bool    // whether the clock shows an alarm's own time while the alarm rings, not the end of the step
+	stops  bool    // if true, the clock shows the time of each alarm while it rings; otherwise, the end of the step
 }
 
 type alarm struct {
@@ -311,15 +313,15 @@ func (c *stepClock) Advance(d time.Duration) {
 	}
 }
 
-// lag moves the clock by the duration d without ringing an alarm.
+// The method lag moves the clock by the duration d without ringing an alarm.
 func (c *stepClock) lag(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
 }
 
-// ring rings the first alarm that is set for the given instant or for an earlier one. If there is
-// no such alarm, ring moves the clock to the given instant and returns false.
+// ring rings one alarm: the first alarm that is due at the given instant or before. If no alarm is
+// due, ring moves the clock to the given instant and returns false.
 func (c *stepClock) ring(end time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

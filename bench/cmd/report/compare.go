@@ -12,22 +12,22 @@ import (
 // of other modules).
 type comparison struct {
 	algo     string // name of the subject
-	base     string // name of the subject to compare with; empty if there is no base
+	base     string // name of the subject to compare with; empty if there is nothing to compare with
 	baseName string // the base's name as the report prints it
 	work     bench.Workload
 	peers    []bench.Kind // the subject is also compared with the fastest subject of these kinds
 }
 
-// overFloor returns a line of the report that divides the time of a subject by the time of the
-// subject named floor. That subject does only the work that every limiter with keys must do. The
-// parameter algo is the name of the subject to measure, and w is the workload of both subjects.
+// overFloor returns a line of the report that divides the time of a subject (a limiter) by the time
+// of the subject named floor. The subject floor does only the work that every limiter with keys must
+// do. The parameter algo is the name of the first subject. Both subjects have the workload w.
 func overFloor(work, algo string, w bench.Workload) line {
 	return over(work, algo, "floor", "floor", w)
 }
 
-// over returns a line of the report that divides the time of a subject by the time of the base,
-// which is another subject. The parameters algo and base are the names of these subjects. The
-// parameter name is the text that the report prints for the base.
+// over returns a line of the report that divides the time of a subject by the time of another
+// subject, the base. The parameters algo and base are the names of these subjects. The parameter
+// name is the text that the report prints for the base.
 func over(work, algo, base, name string, w bench.Workload) line {
 	return comparison{algo: algo, base: base, baseName: name, work: w}.line(work)
 }
@@ -77,15 +77,15 @@ func (c comparison) line(work string) line {
 	}}
 }
 
-// compared divides the time of one cell (a subject under a workload) by the time of another cell,
-// the base, and returns this ratio. The parameter name is the text that the report prints for the
-// base.
+// compared divides the time of a cell (a subject under a workload) by the time of another cell, the
+// base. It returns this ratio. The parameter name is the text that the report prints for the base.
 func (l *lab) compared(timed, base cell, name string) ratio {
 	return newRatio(l.ratio(timed, base), name, nanos(l.median(base)))
 }
 
-// newRatio returns a ratio with the given value. The parameters name and figure are the name and the
-// measured figure of the base; the text of the ratio contains both.
+// newRatio returns a ratio with the given value. The first number of the ratio was divided by the
+// second, the base. The text of the ratio contains the name of the base and the base's measured
+// figure, which are the other two parameters.
 func newRatio(value float64, name, figure string) ratio {
 	return ratio{value, fmt.Sprintf("%.2f × %s (%s)", value, name, figure)}
 }

@@ -24,8 +24,8 @@ import (
 // Garbage collections run during a pass, as they do in a service. Before each pass, free memory is
 // returned to the operating system, so that a growing table has to request memory again.
 
-// windows is the number of pieces into which a pass (a sequence of timed calls) is cut. Two
-// neighbouring pieces form one window, so windows overlap.
+// The constant windows is the number of pieces into which a pass (a sequence of timed calls) is cut.
+// Two neighbouring pieces form one window, so windows overlap.
 const windows = 16
 
 // slowestGrowing returns a line of the report for the slowest call of a token bucket limiter that
@@ -44,10 +44,10 @@ func slowestGrowing(work string, count int) line {
 
 // slowestFlooded returns a line of the report for the slowest call with a new key to a token bucket
 // limiter that already holds its maximum number of keys. The parameter count is this maximum. The
-// calls are made to two limiters, one after the other. Each limiter is first filled with as many
-// keys as it can hold, and then called with twice as many new keys. The first limiter can drop none
-// of its keys, because a key needs thirty days to earn its unit back. The second limiter can drop a
-// key after a millisecond.
+// calls are made to two limiters, one after the other. Each limiter is first filled with as many keys
+// as it can hold, and then called with twice as many new keys. The first limiter can drop none of its
+// keys, because the unit that a key has used is free again only after thirty days. The second limiter
+// can drop a key after a millisecond.
 func slowestFlooded(work string, count int) line {
 	return slowest(work, func() (pass, error) {
 		var all pass
@@ -63,9 +63,9 @@ func slowestFlooded(work string, count int) line {
 	})
 }
 
-// empty returns a token bucket limiter that holds no keys yet. Its maximum number of keys is count.
-// The limiter can drop a key as soon as the key has earned its unit back. A key needs thirty days
-// for that or, with the outcome Allowed, a millisecond.
+// empty returns a token bucket limiter that holds no keys yet. Its maximum number of keys is the
+// parameter count. The limiter can drop a key as soon as the unit that the key has used is free again.
+// This takes a millisecond with the outcome Allowed, and otherwise thirty days.
 func empty(outcome bench.Outcome, count int) (bench.Subject, error) {
 	l := bench.Limit{Rate: 1, Per: 30 * 24 * time.Hour, Burst: 1, MaxKeys: count}
 	if outcome == bench.Allowed {
@@ -98,9 +98,9 @@ func slowest(work string, calls func() (pass, error)) line {
 	}}
 }
 
-// beyond returns the result for one line of the report: the time of a limiter's slowest call (the
-// parameter measured), minus the time of the slowest iteration of an empty loop (the parameter
-// idle).
+// beyond returns the result for one line of the report: how much longer the slowest call of a limiter
+// took than the slowest iteration of an empty loop. These two times are the parameters measured and
+// idle.
 func beyond(measured, idle time.Duration, runs int) reading {
 	return reading{
 		value: float64(max(0, measured-idle)),
@@ -109,19 +109,19 @@ func beyond(measured, idle time.Duration, runs int) reading {
 	}
 }
 
-// A pass holds the times of one sequence of calls, which is cut into pieces.
+// A pass holds the times of one sequence of calls. The sequence is cut into pieces.
 type pass struct {
 	slowest []time.Duration // the duration of the slowest call in each piece
 	took    time.Duration   // time of all calls together
 }
 
-// The method named and returns a pass that consists of the pass p, followed by the pass q.
+// The method and joins two passes: the result consists of the pass p, followed by the pass q.
 func (p pass) and(q pass) pass {
 	return pass{append(p.slowest, q.slowest...), p.took + q.took}
 }
 
-// turn records one call in the last piece of the pass p. The call began at the time p.took and
-// ended at the time now, both counted from the start of the pass.
+// The method turn records one call in the last piece of the pass p. The call began at the time p.took
+// and ended at the given time, both counted from the start of the pass.
 func (p *pass) turn(now time.Duration) {
 	last := &p.slowest[len(p.slowest)-1]
 	*last = max(*last, now-p.took)
@@ -143,8 +143,8 @@ func slowestOf(passes []pass) (worst time.Duration) {
 	return worst
 }
 
-// watch calls the subject once for each key whose number is at least first and less than past. It
-// returns the times of these calls.
+// watch calls the subject once for each key whose number is from first to past-1. It returns the times
+// of these calls.
 func watch(s bench.Subject, first, past int) pass {
 	keys := bench.NewKeys(bench.Varied, 1, 0)
 	var p pass

@@ -9,17 +9,18 @@ import (
 )
 
 // A line is one measurement: a row of the report. To add a measurement, add a line to one of the
-// tables below. A line that measures a new subject also needs an entry in bench.Specs.
+// functions below that return lines. If the line measures a new subject, add the subject to
+// bench.Specs.
 type line struct {
 	work     string                      // what is measured: the row's first column
-	headline string                      // the row's name in the opening table; empty if it is not in that table
-	group    string                      // the heading above the row; the function group sets it
+	headline string                      // the row's name in the opening table; empty if the row is not in the opening table
+	group    string                      // the heading above the row; the function named group sets it
 	cells    []cell                      // subjects, each under a workload, to time before read is called
 	read     func(*lab) (reading, error) // computes the figure
 }
 
-// titled returns a copy of the line l that also appears in the report's opening table, under the
-// given headline.
+// titled returns a copy of the line l with the given headline. With a headline, the line also
+// appears in the report's opening table.
 func (l line) titled(headline string) line {
 	l.headline = headline
 	return l
@@ -29,8 +30,8 @@ func (l line) titled(headline string) line {
 type reading struct {
 	value    float64 // the figure, in nanoseconds, bytes, allocations or decisions a second
 	measured string  // the figure as text, with its unit and with details
-	best     string  // the best figure of all rounds, as text; empty if the line is measured only once, not in rounds
-	base     ratio   // how the figure compares with the base, for example with the same work without a feature
+	best     string  // the best figure of all rounds, as text; empty if the line is measured only once and not in rounds
+	base     ratio   // how the figure compares with the base, such as the same work without a feature
 	peer     ratio   // the ratio to the fastest peer (limiter of another module)
 }
 
@@ -74,7 +75,7 @@ func lines(s sizes) []line {
 	)
 }
 
-// group sets the field group of each line in ls to the heading, and returns ls.
+// group gives all lines in ls the same heading, in their field group. It returns ls.
 func group(heading string, ls []line) []line {
 	for i := range ls {
 		ls[i].group = heading
@@ -120,7 +121,7 @@ func limiterLines() []line {
 }
 
 // windowLines returns the lines of the report that measure limiters whose windows end during the
-// run. Each measured window follows a window in which units were used.
+// run. Before each measured window, there is a window in which units were used.
 func windowLines() (table []line) {
 	for _, a := range []struct{ name, algo string }{
 		{"FixedWindow", "fixedwindow"},

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// cpu returns the model of the processor, or its architecture if the system does not tell the
-// model.
+// cpu returns the model of the processor. If the system does not tell the model, cpu returns the
+// architecture.
 func cpu() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {
@@ -25,9 +25,9 @@ func cpu() string {
 	return runtime.GOARCH
 }
 
-// speedup returns how many times as much work all cores together do as one core alone. The cores of
-// a virtual machine may share one real core, and then the result is near 1. In that case, the
-// figures for all cores say little.
+// speedup returns how many times as much work all cores together do as one core alone. On a virtual
+// machine, several cores may share one real core. The result is then near 1, and the figures for
+// all cores say little.
 func speedup() float64 {
 	cores := runtime.GOMAXPROCS(0)
 	ratios := make([]float64, 5)

@@ -72,7 +72,7 @@ func exitCode(kept bool, err error) int {
 	return 0
 }
 
-// options are the values of the command's flags.
+// The type options holds the values of the command's flags.
 type options struct {
 	quick              bool
 	pattern            string
@@ -93,7 +93,7 @@ func (o options) sizes() sizes {
 }
 
 // report measures the lines that the options o select, and writes the report to out. It writes a
-// message at each step to progress. The result kept is true if no promise was found broken.
+// message at each step to progress. The result kept is false if a promise is broken.
 func report(out, progress io.Writer, o options) (kept bool, err error) {
 	pattern, err := regexp.Compile("(?i)" + o.pattern)
 	if err != nil {

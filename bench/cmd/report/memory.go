@@ -10,9 +10,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/bench"
 )
 
-// allocations returns a line of the report for the number of allocations in a call for a known key
-// (a key that the limiter already holds). The figure is the largest number among all subjects of
-// this module.
+// allocations returns a line of the report for the number of memory allocations in a call for a
+// known key (a key that the limiter already holds). The figure is the largest number among all
+// subjects of this module.
 func allocations(work string) line {
 	return line{work: work, read: func(*lab) (reading, error) {
 		var worst float64
@@ -40,8 +40,9 @@ func allocations(work string) line {
 	}}
 }
 
-// known returns workloads in which the subject holds all keys once it was started, so that no later
-// call should allocate memory. They cover each outcome, and windows that end during the run.
+// The function known returns workloads in which the subject already holds all keys when it is
+// measured, so that no call should allocate memory. They cover each outcome, and windows that end
+// during the run.
 func known(s bench.Spec) []bench.Workload {
 	works := []bench.Workload{{Keys: 100, Outcome: bench.Allowed}, {Keys: 100, Outcome: bench.Denied}}
 	for _, w := range []bench.Workload{
@@ -69,7 +70,7 @@ func allocs(s bench.Spec, w bench.Workload) (float64, error) {
 
 // bytesPerKey returns a line of the report for the bytes per key that a token bucket and each peer
 // (limiter of another module) use when they hold the given number of keys. Each key has used its
-// quota and needs days to earn it back, so no limiter can drop a key.
+// quota, and needs days until the quota is free again. So no limiter can drop a key.
 func bytesPerKey(work string, count int) line {
 	return line{work: work, read: func(l *lab) (reading, error) {
 		var mine float64
@@ -95,8 +96,8 @@ func bytesPerKey(work string, count int) line {
 	}}
 }
 
-// filled makes a new subject from the Spec s, and calls it once for each of its keys. The parameter
-// count is the number of these keys, which have 24 bytes each.
+// The function filled makes a new subject from the Spec s, and calls it once for each of its keys.
+// The parameter count is the number of these keys. Each key has 24 bytes.
 func filled(s bench.Spec, count int) (bench.Subject, error) {
 	subject, err := s.New(s.Limit(bench.Workload{Keys: count, Names: bench.Even, Outcome: bench.Denied}))
 	if err != nil {
@@ -106,7 +107,8 @@ func filled(s bench.Spec, count int) (bench.Subject, error) {
 	return subject, holds(subject, count)
 }
 
-// holds returns an error if the subject has a method Len and the result of Len is not count.
+// The function holds returns an error if the subject does not hold the given number of keys.
+// Without a method Len, a subject does not tell this number, and there is no error.
 func holds(subject bench.Subject, count int) error {
 	if s, ok := subject.(interface{ Len() int }); ok && s.Len() != count {
 		return fmt.Errorf("holds %d keys, not %d", s.Len(), count)
@@ -114,7 +116,7 @@ func holds(subject bench.Subject, count int) error {
 	return nil
 }
 
-// heap returns the number of reachable bytes on the heap.
+// heap returns how many bytes on the heap are still in use.
 func heap() int64 {
 	// Collect twice. The first collection runs the finalizers of some objects, and only the second
 	// frees these objects.

@@ -7,8 +7,9 @@ import (
 )
 
 // middlewareLines returns the lines of the report that measure allowed requests through the HTTP
-// middleware and the gRPC interceptor. The HTTP middleware is measured in two ways: around a
-// handler that is called directly, and in a server on the loopback.
+// middleware and the gRPC interceptor. The HTTP middleware is measured in two ways: with direct
+// calls of its handler, and in a server that is called over the network interface of this machine
+// (loopback).
 func middlewareLines() []line {
 	return []line{
 		extra("httplimit: a handler, over the bare one", "httplimit", "http-bare"),
@@ -23,8 +24,8 @@ func middlewareLines() []line {
 }
 
 // extra returns a line of the report that shows how many nanoseconds longer a request takes with
-// one subject than with another, the base. The parameters algo and base are the names of the
-// subjects.
+// one subject than with another subject, the base. The parameters algo and base are the names of
+// the two subjects.
 func extra(work, algo, base string) line {
 	mine, than := cell{algo, one}, cell{base, one}
 	return line{work: work, cells: []cell{mine, than}, read: func(l *lab) (reading, error) {
@@ -34,8 +35,9 @@ func extra(work, algo, base string) line {
 }
 
 // middleware returns a line of the report that compares a middleware with the fastest subject of
-// the given kind. The line also shows how much longer a request takes than without a middleware.
-// The parameters algo and base are the names of the subjects with and without the middleware.
+// the given kind. The parameter algo is the name of the subject with the middleware. The parameter
+// base is the name of a subject without a middleware: the line also shows how much longer a request
+// takes than with this subject.
 func middleware(work, algo, base string, peers bench.Kind) line {
 	l := comparison{algo: algo, work: one, peers: []bench.Kind{peers}}.line(work)
 	bare := cell{base, one}
@@ -49,9 +51,10 @@ func middleware(work, algo, base string, peers bench.Kind) line {
 	return l
 }
 
-// garbage returns a line of the report that shows how much more a request allocates with this
-// module's middleware (the subject named algo) than without a middleware (base). The line shows the
-// same for a middleware of another module (peer).
+// garbage returns a line of the report that shows how much more a request allocates with a
+// middleware than without one. It shows this for two middlewares: for this module's, which is the
+// subject named algo, and for another module's, which is the subject named peer. The subject named
+// base has no middleware.
 func garbage(work, algo, base, peer string) line {
 	return line{work: work, read: func(l *lab) (reading, error) {
 		var found [3]bench.Garbage

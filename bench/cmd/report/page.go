@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// marks returns the two lines of a file that mark the beginning and the end of the text with the given name.
+// marks returns two lines that stand before and after a text in a file. Both contain the given name
+// of the text.
 func marks(name string) (begin, end string) {
 	return "<!-- " + name + " -->\n", "<!-- end of " + name + " -->\n"
 }
 
-// replaceBetween returns the page with the given text in place of everything between the two marks
-// of the given name.
+// replaceBetween returns the page with the given text between the two marks of the given name. The
+// marks are lines, and the text replaces everything that stood between them.
 func replaceBetween(page, name, text string) (string, error) {
 	begin, end := marks(name)
 	before, rest, ok := strings.Cut(page, begin)
@@ -23,9 +24,9 @@ func replaceBetween(page, name, text string) (string, error) {
 	return before + begin + "\n" + strings.TrimSpace(text) + "\n\n" + end + after, nil
 }
 
-// hasMarkers returns an error if the file lacks the marks of the given name. It accepts an empty
-// file name, which means that there is no file. The command calls hasMarkers before it measures
-// anything, so that it does not measure for minutes and then fail to write.
+// hasMarkers returns an error if the file lacks the marks of the given name. If the file name is
+// empty, there is no file and no error. The command calls hasMarkers before it measures anything.
+// Otherwise it could measure for minutes and then fail to write.
 func hasMarkers(file, name string) error {
 	return rewrite(file, func(page string) (string, error) {
 		_, err := replaceBetween(page, name, "")
@@ -33,14 +34,14 @@ func hasMarkers(file, name string) error {
 	})
 }
 
-// between writes the text into the file, between the marks of the given name. It does nothing if
-// the file name is empty.
+// The function between writes the text into the file, between the two lines that mark the place of
+// the given name. If the file name is empty, it does nothing.
 func between(file, name, text string) error {
 	return rewrite(file, func(page string) (string, error) { return replaceBetween(page, name, text) })
 }
 
-// rewrite replaces the content of the file with the result of the function change, if the result
-// differs. It does nothing if the file name is empty.
+// rewrite calls the function change with the content of the file, and writes the result to the file
+// if it differs. If the file name is empty, rewrite does nothing.
 func rewrite(file string, change func(page string) (string, error)) error {
 	if file == "" {
 		return nil

@@ -13,20 +13,20 @@ import (
 // promises that do not depend on how busy the machine is.
 type promise struct {
 	says  string // the promise in words, up to the bound: "A limiter decides in"
-	bound string // the bound as the report prints it, such as "at most 2 × floor"
+	bound string // the bound in words, such as "at most 2 × floor"
 	limit float64
-	least bool           // whether limit is a minimum; otherwise it is a maximum
-	lines *regexp.Regexp // matches the field work of each line that the promise bounds
-	of    number         // which number of a line's result the promise bounds
+	least bool           // true: the limit is a minimum; false: the limit is a maximum
+	lines *regexp.Regexp // matches the names (field work) of the lines to which the promise applies
+	of    number         // what the promise bounds: the figure of a line or one of its ratios
 	quick bool           // whether a quick report checks the promise too
 }
 
-// A number selects what a promise bounds: the figure of a line, or one of the line's ratios.
+// A number selects what a promise bounds: the figure of a line, or one of the line's two ratios.
 type number int
 
 const (
 	ofValue number = iota // the figure itself
-	ofBase                // the ratio to the base, with which the line compares the figure
+	ofBase                // the ratio to the base: the figure with which the line compares its own figure
 	ofPeer                // the ratio to the fastest peer (limiter of another module)
 )
 
@@ -98,7 +98,7 @@ func millisecond(n float64) float64 { return n * float64(time.Millisecond) }
 // A verdict is the result of checking one promise.
 type verdict struct {
 	promise
-	worst  row // the row whose number is closest to the limit or furthest beyond it
+	worst  row // the row that comes closest to breaking the promise, or breaks it by most
 	status string
 }
 
@@ -162,5 +162,6 @@ func allHold(verdicts []verdict) bool {
 	return true
 }
 
-// figure returns, as text, the worst figure that the promise bounds and the name of its row.
+// figure returns a text with the worst of the figures that the promise bounds, and with the name of
+// its row.
 func (v verdict) figure() string { return v.of.written(v.worst.reading) + ": " + v.worst.work }

@@ -14,8 +14,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/bench"
 )
 
-// A redisLab times limiters that keep their state in Redis, all with one redis-server. It starts
-// the server when a line of the report first needs it.
+// A redisLab times limiters that keep their state in Redis. All of these limiters use one
+// redis-server, which the redisLab starts when a line of the report first needs it.
 type redisLab struct {
 	server  *bench.RedisServer // nil until the method start is called
 	stop    func()             // ends the server; nil if no server was started
@@ -114,7 +114,7 @@ var (
 	failed     figure = func(s bench.RedisSample) float64 { return s.Errors }
 )
 
-// The method named of returns the median of the figure f over the samples.
+// The method of returns the median of the figure f over the samples.
 func (f figure) of(samples []bench.RedisSample) float64 {
 	var xs []float64
 	for _, s := range samples {
@@ -123,8 +123,8 @@ func (f figure) of(samples []bench.RedisSample) float64 {
 	return median(xs)
 }
 
-// The method best returns the best figure among the samples. This is the largest figure if largest
-// is true, and otherwise the smallest.
+// The method best returns the best figure among the samples: the largest figure if the parameter
+// largest is true, and otherwise the smallest figure.
 func (f figure) best(samples []bench.RedisSample, largest bool) float64 {
 	best := f(samples[0])
 	for _, s := range samples[1:] {
@@ -154,8 +154,8 @@ const (
 )
 
 // redisDenied times three subjects in turns: denials by a limiter with a store, denials by a store
-// that is called directly, and the subject named floor. It measures only in its first call. Later
-// calls return the same times.
+// that is called directly, and the subject named floor. Only its first call measures. Later calls
+// return the times of the first call.
 func (l *lab) redisDenied() (*lab, error) {
 	if err := l.redis.start(); err != nil {
 		return nil, err
@@ -195,10 +195,10 @@ func (l *lab) redisDenied() (*lab, error) {
 	return denied, nil
 }
 
-// perAsk calls the subject again and again until the given duration is over. It first makes some
-// calls that are not timed. It returns the nanoseconds per call, and how many calls were allowed in
-// total. It reads the clock only once for every chunk of calls, so that the clock adds little to
-// fast calls.
+// perAsk calls the subject again and again until the given duration is over. Before that, it makes
+// some calls that are not timed. It returns the nanoseconds per call, and how many calls were
+// allowed in total. Reading the clock would add much to a fast call, so perAsk reads it only once
+// for many calls.
 func perAsk(s bench.Subject, batch time.Duration) (ns float64, allowed int) {
 	const chunk = 100
 	keys := bench.NewKeys(bench.Varied, 1, 1)
@@ -216,8 +216,8 @@ func perAsk(s bench.Subject, batch time.Duration) (ns float64, allowed int) {
 }
 
 // redisSubjects returns the limiters to time under the workload w. If w has 64 callers or a single
-// key, these are all limiters. Otherwise, they are only this module's limiter and the limiter of
-// another module that the report compares it with.
+// key, it returns all limiters. Otherwise it returns only two: this module's limiter, and the
+// limiter of another module that the report compares it with.
 func redisSubjects(w bench.RedisWork) (specs []bench.RedisSpec) {
 	for _, s := range bench.RedisSpecs() {
 		if w.Callers >= manyCallers || w.Keys == 1 || s.Name == stored || s.Name == redisPeer {

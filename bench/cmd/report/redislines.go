@@ -65,7 +65,7 @@ var (
 )
 
 // inRedis returns a line of the report that compares this module's limiter with the peers (limiters
-// of other modules) by the figure f, under the workload w.
+// of other modules). The figure f of all limiters is measured under the workload w.
 func inRedis(work string, w bench.RedisWork, f redisFigure) line {
 	return line{work: work, read: func(l *lab) (reading, error) {
 		samples, err := l.redisWork(w)
@@ -90,7 +90,7 @@ func inRedis(work string, w bench.RedisWork, f redisFigure) line {
 }
 
 // fastest returns the name of the peer (limiter of another module) with the best median. It leaves
-// out peers with failed calls, because they did less work.
+// out peers whose calls have failed, because they did less work.
 func (f redisFigure) fastest(samples redisSamples) string {
 	best := redisPeer
 	for _, s := range bench.RedisSpecs() {
@@ -114,8 +114,9 @@ func (f redisFigure) written(samples []bench.RedisSample) string {
 }
 
 // deniedOverFloor returns a line of the report that divides the time of a denial by the time of a
-// call to the subject named floor. The parameter algo is the name of the subject that denies. It
-// remembers the denial in this process, so it does not call the Redis server.
+// call to the subject named floor. The parameter algo is the name of the subject that denies. This
+// subject remembers a denial in the process, so it denies further calls without calling the Redis
+// server.
 func deniedOverFloor(work, algo string) line {
 	mine, floor := cell{algo, oneDenied}, cell{"floor", oneDenied}
 	return line{work: work, read: func(l *lab) (reading, error) {
@@ -168,8 +169,8 @@ func redisBytes(work string) line {
 // logEntries is the number of entries with which redisBytes measures a full sliding window log.
 const logEntries = 1000
 
-// micros formats nanoseconds as microseconds, or as milliseconds if they are one millisecond or
-// more.
+// micros formats nanoseconds as microseconds. If they are one millisecond or more, it formats them
+// as milliseconds.
 func micros(ns float64) string {
 	if ns >= float64(time.Millisecond) {
 		return millis(time.Duration(ns))

@@ -17,7 +17,7 @@ import (
 type row struct {
 	line
 	reading
-	missing bool // whether the line could not be measured
+	missing bool // true: the line could not be measured, so there is no result
 }
 
 // writeHeader writes the machine, the Go version, the date and the command.
@@ -100,7 +100,8 @@ func writeMeasurements(out io.Writer, rows []row) {
 	}
 }
 
-// measurementHead is the head of a table of measurements. The command alternate reads such tables.
+// measurementHead is the head of a table of measurements. The command alternate finds the tables by
+// this head.
 var measurementHead = []string{"work", "median", "best", "ratio", "to the fastest peer"}
 
 // writeFolded writes a table that is folded until the reader of the page unfolds it.

@@ -12,7 +12,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/bench"
 )
 
-// A cell is one thing to time: a subject under a workload.
+// A cell is one thing to time: a subject (a limiter) under a workload.
 type cell struct {
 	algo string // the name of a bench.Spec
 	work bench.Workload
@@ -39,7 +39,7 @@ func newLab(s sizes, progress io.Writer) *lab {
 	return l
 }
 
-// say writes the given text, which says what the lab does next, to the progress output.
+// say writes a text to the progress output. The text says what the lab does next.
 func (l *lab) say(what string) { fmt.Fprintln(l.progress, what) }
 
 // sample times the cells (subjects under workloads), one workload after the other. A cell that is
@@ -73,12 +73,13 @@ func (l *lab) sample(cells []cell) error {
 type timer struct {
 	spec bench.Spec
 	run  *bench.Run
-	n    int // number of calls on each core in a batch; 0 before calibrate has chosen it
+	n    int // number of calls on each core in a batch; 0 until the method calibrate has chosen it
 }
 
-// brief is the longest window that counts as short. A batch of calls to one subject lasts for two
-// short windows or more. With longer windows, a whole round (a batch for each subject) must fit into
-// one window: if too little time is left in the window, the lab waits for the next one.
+// The constant brief is the longest window that counts as short. If windows are short, a batch of
+// calls to one subject lasts for at least two windows. If windows are longer, a whole round (a batch
+// for each subject) must fit into one window: if too little time is left in the window, the lab waits
+// for the next one.
 const brief = 20 * time.Millisecond
 
 // sampleWorkload times the given subjects under the workload w. The subjects take turns.
@@ -96,8 +97,8 @@ func (l *lab) sampleWorkload(w bench.Workload, specs []bench.Spec) error {
 	}
 	for round := range l.rounds {
 		runtime.GC()
-		// No round takes longer than enough. If windows are long, and less time than this is left in
-		// the present window, the round waits for the next window.
+		// The variable enough is more than the time that a round takes. If windows are long, and less time
+		// than this is left in the present window, the round waits for the next window.
 		enough := 2 * batch * time.Duration(len(timers))
 		if w.Window > brief && (round == 0 || w.UntilTurn() < enough) {
 			if err := turnAll(timers, w); err != nil {
@@ -118,8 +119,8 @@ func (l *lab) sampleWorkload(w bench.Workload, specs []bench.Spec) error {
 	return l.checkShares(w, specs)
 }
 
-// turnAll makes new subjects for all timers, and calls each of them, so that it has used units in
-// the present window. It returns when the next window begins.
+// turnAll makes a new subject for each timer, and calls the subject, so that it has used units in the
+// present window. It returns when the next window begins.
 func turnAll(timers []*timer, w bench.Workload) error {
 	var runs []*bench.Run
 	for _, t := range timers {
@@ -145,9 +146,9 @@ func (l *lab) checkShares(w bench.Workload, specs []bench.Spec) error {
 	return nil
 }
 
-// cheap is the largest number of keys for which the lab makes a new subject in each round, so that
-// memory addresses and hash seeds vary. With more keys this would take too long, so the lab keeps
-// the subject.
+// The constant cheap is the largest number of keys for which the lab makes a new subject in each
+// round. With a new subject, memory addresses and hash seeds vary. For more keys this would take too
+// long, so all rounds use the same subject.
 const cheap = 1000
 
 // make replaces the timer's subject by a new one.
@@ -164,14 +165,15 @@ func (t *timer) close() {
 	}
 }
 
-// allocates reports whether calls to a subject of this kind make garbage, such as a response or a
-// reservation. Garbage collections then run while the subject is timed, because their time is part
-// of the cost of a call.
+// allocates reports whether each call to a subject of this kind allocates memory, for example for a
+// response or a reservation. If it does, garbage collections run while the subject is timed, because
+// their time is part of the cost of a call.
 func allocates(k bench.Kind) bool {
 	return slices.Contains([]bench.Kind{bench.HTTP, bench.PeerHTTP, bench.Server, bench.PeerServer, bench.GRPC, bench.Extras}, k)
 }
 
-// sample times one batch of calls. The whole batch takes about the given duration.
+// sample times one batch of calls, and chooses the number of calls so that the batch takes about the
+// given duration.
 func (t *timer) sample(w bench.Workload, batch time.Duration) (bench.Timing, error) {
 	if t.run == nil || w.Keys <= cheap && w.Window <= brief {
 		if err := t.make(w); err != nil {
@@ -194,8 +196,8 @@ func (t *timer) sample(w bench.Workload, batch time.Duration) (bench.Timing, err
 
 // warmUp makes calls that are not timed, because other subjects have filled the processor's caches
 // since the last batch. If the windows of the workload are short, warmUp first waits until a window
-// begins. If they are long, and most calls are to be denied, it first takes all units that are left
-// in the current window.
+// begins. If the windows are long, and most calls are to be denied, warmUp first takes all units that
+// are left in the current window.
 func (t *timer) warmUp(w bench.Workload) error {
 	switch {
 	case w.Window > brief:
@@ -242,7 +244,7 @@ func (l *lab) best(c cell) float64 {
 // workload) were allowed and others denied. Otherwise it returns an empty text.
 func (l *lab) share(c cell) string {
 	share := median(l.shares[c])
-	if share > 0 && share < 1 { // false for NaN, which means that no shares were recorded
+	if share > 0 && share < 1 { // false if the share is NaN, which means that no shares were recorded
 		return "; " + percent(share) + " allowed"
 	}
 	return ""

@@ -10,9 +10,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// A key with the Warmup in the variable warming warms up during the whole measurement: it does not
-// reach its full limit. A key with the Warmup in the variable grown has its full limit after a
-// microsecond.
+// These Warmups give a new key a lower limit, which grows to the full limit. With the Warmup in the variable
+// warming, the limit grows during the whole measurement. With the Warmup in the variable grown, the limit is full
+// after a microsecond.
 var (
 	warming = ratelimit.Warmup{From: 1 << 15, Over: 24 * time.Hour}
 	grown   = ratelimit.Warmup{From: 1 << 15, Over: time.Microsecond}
@@ -25,16 +25,16 @@ func held(a ratelimit.Ask, i int) ratelimit.Ask {
 	return a
 }
 
-// The function end settles the given reservation with no units used. This gives all of its units
-// back.
+// The function end settles the given reservation and reports that it used no units. All of its units are then free
+// again.
 func end(ctx context.Context, s *redisstore.Store, a ratelimit.Ask) error {
 	a.Charged, a.N = a.N, 0
 	return s.Settle(ctx, []ratelimit.Ask{a})
 }
 
-// once calls s.Once with the given ask (a request to the store) and the ID i. If replays is true,
-// the store must return an answer that it has recorded before. Otherwise it must make a new
-// decision. If the store does not do what replays says, once returns an error.
+// once calls s.Once with the given ask (a request to the store) and the ID i. The parameter replays says what the
+// store must do: return an answer that it has recorded before (true), or make a new decision (false). If the store
+// does the other thing, the function returns an error.
 func once(ctx context.Context, s *redisstore.Store, a ratelimit.Ask, i int, replays bool) error {
 	_, replayed, err := s.Once(ctx, ratelimit.Attempt{Client: a.Client, ID: strconv.Itoa(i), TTL: time.Hour}, []ratelimit.Ask{a})
 	if err == nil && replayed != replays {
@@ -44,8 +44,8 @@ func once(ctx context.Context, s *redisstore.Store, a ratelimit.Ask, i int, repl
 }
 
 // inFlight returns a work (a sequence of measured steps) with a single step. The step reserves a unit of a key, and
-// then ends the reservation. The parameter open is how many other reservations the key has meanwhile. They are made
-// before the step is measured, in the call with i = -1.
+// then ends the reservation. The key has other open reservations at that time: their number is the parameter open.
+// The call with i = -1 makes them, before the step is measured.
 func inFlight(a ratelimit.Algorithm, open int) work {
 	ask := an(a, ample, "one key for all "+strconv.Itoa(open))
 	name := "HoldAndEnd/" + string(a) + "/" + strconv.Itoa(open)

@@ -65,7 +65,7 @@ func run(ctx context.Context, out io.Writer, addr, lines string, calls, open int
 	return measure(ctx, out, client, lines, calls, open)
 }
 
-// keys is the number of different keys that each measured step makes calls for.
+// The constant keys is the number of different keys for which each measured step makes calls.
 const keys = 500
 
 // A work is a sequence of steps, which are measured one after the other with the same keys. The
@@ -87,9 +87,9 @@ type step struct {
 // checkout of an older commit, which cannot build that file.
 var extras []work
 
-// measure runs the steps of each work whose name contains the text lines. It prints a line for each
-// step: how long the server's script and the caller took for one call. If open is above 0, it
-// measures only Settle of keys with that many open reservations.
+// measure runs the steps of each work whose name contains the text in the parameter lines. It prints a line
+// for each step: how long the server's script and the caller took for one call. If the parameter open is
+// above 0, it measures something else: only Settle, for keys with that many open reservations.
 func measure(ctx context.Context, out io.Writer, client *redis.Client, lines string, calls, open int) error {
 	prefix := fmt.Sprintf("servertime%d", time.Now().UnixNano())
 	store, err := redisstore.New(client,
@@ -155,16 +155,16 @@ func scripts(ctx context.Context, client *redis.Client) (sum int64, err error) {
 	return sum, nil
 }
 
-// With the rate in the variable ample, every ask (a request for units) is granted. With the rate in
-// the variable scarce, only the first ask for a key is granted.
+// With the rate in the variable ample, every ask (a request for units) is granted. With the rate in the
+// variable scarce, the first ask for a key is granted, and all later asks for this key are denied.
 var (
 	ample  = ratelimit.Rate{Requests: 1 << 20, Per: 24 * time.Hour}
 	scarce = ratelimit.Rate{Requests: 1, Per: 24 * time.Hour}
 )
 
-// The function an returns a new ask (a request to the store) for one unit of the given key, with
-// the given algorithm and rate. For a sliding window log, it lowers the rate to what the log
-// supports.
+// The function an returns a new ask (a request to the store) for one unit of the given key, with the given
+// algorithm and rate. A sliding window log supports only lower rates, so for this algorithm the function
+// lowers the rate.
 func an(a ratelimit.Algorithm, r ratelimit.Rate, key string) ratelimit.Ask {
 	if a == ratelimit.AlgorithmSlidingWindowLog {
 		r.Requests = min(r.Requests, 1<<16)
@@ -172,8 +172,8 @@ func an(a ratelimit.Algorithm, r ratelimit.Rate, key string) ratelimit.Ask {
 	return ratelimit.Ask{Rule: "rule:" + string(a), Key: key, Client: key, Algorithm: a, Rate: r, N: 1}
 }
 
-// take calls s.Take with the given asks (requests to the store). It returns an error if the field
-// Allowed of a result is not equal to the parameter allowed.
+// take calls s.Take with the given asks (requests to the store). The parameter allowed says whether all of
+// them must be allowed or all denied. If the store decides otherwise, take returns an error.
 func take(ctx context.Context, s *redisstore.Store, allowed bool, asks ...ratelimit.Ask) error {
 	results, err := s.Take(ctx, asks)
 	if err != nil {
@@ -187,11 +187,11 @@ func take(ctx context.Context, s *redisstore.Store, allowed bool, asks ...rateli
 	return nil
 }
 
-// all lists the five algorithms.
+// The variable all lists the five algorithms.
 var all = ratelimit.Algorithms()
 
-// plain returns the works (sequences of measured steps) without reservations, request IDs and
-// warm-up. A checkout of an older commit can build them too.
+// The function plain returns the works (sequences of measured steps) that use no reservations, request IDs
+// or warm-up. A checkout of an older commit can build these works too.
 func plain() (works []work) {
 	for _, a := range all {
 		works = append(works, work{"Take/" + string(a), []step{{"", func(ctx context.Context, s *redisstore.Store, key string, _ int) error {

@@ -14,11 +14,11 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// settlements is how many reservations are settled for each line of the output.
+// The constant settlements is how many reservations are settled for each line of the output.
 const settlements = 1000
 
-// The variable places says which of the open reservations of a key is settled next: each function
-// returns the index of one of n reservations, of which the oldest has the index 0.
+// The variable places lists ways to choose which reservation of a key is settled next. The function pick
+// returns the index of one of n open reservations. The oldest of them has the index 0.
 var places = []struct {
 	name string
 	pick func(n int) int
@@ -39,7 +39,7 @@ type crowd struct {
 
 	name  string          // the name of the line in the output
 	size  int             // how many reservations are open before each Settle
-	pick  func(n int) int // returns which of n open reservations is settled next: its index
+	pick  func(n int) int // returns which reservation is settled next: its index among the n open ones
 	times []int64         // how long the server has worked on each Settle, in nanoseconds
 	sum   int64           // their sum
 }
@@ -63,9 +63,10 @@ func (c *crowd) settle(ctx context.Context, i int) error {
 	return err
 }
 
-// measureOpen prints how long the server takes for a Settle of a key with one open reservation, and of keys
-// with n open ones. It does so for each algorithm a for which the name Open/a contains the text lines. The
-// keys take turns, so that other work of the machine slows all of them alike.
+// measureOpen prints how long the server takes for a call of Settle, first for a key with one open
+// reservation, and then for keys with n open reservations. It measures the algorithms for which the name
+// "Open/algorithm" contains the text in the parameter lines. The keys take turns, so that other work of the
+// machine slows all of them alike.
 func measureOpen(ctx context.Context, out io.Writer, client *redis.Client, store *redisstore.Store, lines string, n int) error {
 	for _, a := range all {
 		name := "Open/" + string(a)
@@ -95,8 +96,8 @@ func measureOpen(ctx context.Context, out io.Writer, client *redis.Client, store
 	return nil
 }
 
-// measure makes reservations until c.size are open, settles one of them, and records how long the
-// server's script took for the Settle.
+// measure makes reservations until c.size of them are open, and settles one of them. It records how long
+// the server's script took for this Settle.
 func (c *crowd) measure(ctx context.Context, client *redis.Client) error {
 	if err := c.fill(ctx, c.size); err != nil {
 		return err

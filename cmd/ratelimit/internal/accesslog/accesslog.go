@@ -34,28 +34,28 @@ const MaxLine = 1 << 20
 // An Entry is one request in a log.
 type Entry struct {
 	Time     int64             // time of the request in nanoseconds since the Unix epoch
-	Client   string            // name of the client that sent it
+	Client   string            // name of the client that sent the request
 	Endpoint string            // path of the request without its query, or the text of a column such as "endpoint"
 	IP       string            // the address of the client
 	Tier     string            // the client's plan, which selects the limit
 	Cost     int               // how many units of a limit the request uses up, at least 1
 	Attrs    map[string]string // values of the attributes by name; the next call of Next overwrites the map
 
-	// Costs has what the request costs in units other than that of Cost, such as tokens. It is empty if the line does not
-	// say this. The next call of Next overwrites the slice.
+	// Costs has what the request costs in other units than the field Cost, for example in tokens. It is empty if the
+	// line does not say this. The next call of Next overwrites the slice.
 	Costs []Cost
 }
 
 // A Cost is how many units of one kind a request costs.
 type Cost = struct {
 	Unit string // what is counted, such as "tokens"
-	N    int    // how many, at least 0
+	N    int    // how many units the request costs, at least 0
 }
 
 // Options say how to read a log.
 type Options struct {
 	Format  Format   // empty means Auto
-	Fields  Fields   // the columns from which each part of an Entry is read; DefaultFields has the columns of missing parts
+	Fields  Fields   // the columns from which each part of an Entry is read; a missing part gets its columns from DefaultFields
 	Columns []string // names of the columns of a CSV that has no header
 	Comma   byte     // separator of the fields of a CSV; 0 means a comma
 
@@ -84,7 +84,7 @@ const (
 type Counts struct {
 	Lines    int          // lines that are not empty
 	Entries  int          // lines that are requests
-	Broken   int          // lines that cannot be read; Lines = Entries + Broken, plus 1 if a CSV has a header
+	Broken   int          // lines that cannot be read; Lines is Entries + Broken, plus 1 if the log is a CSV with a header
 	TooLong  int          // how many of the Broken lines are longer than MaxLine
 	Examples []*LineError // the first few of the Broken lines
 }
@@ -92,12 +92,12 @@ type Counts struct {
 // A parser reads the lines of one format.
 type parser interface {
 	// The method parse reads one line, and stores the text of each wanted column in found. If the line cannot be read,
-	// it returns the reason, and otherwise an empty text.
+	// it returns the reason. Otherwise it returns an empty text.
 	parse(line []byte, found *found) (reason string)
 }
 
-// A found holds the texts of one line: found[i] is the text of the column columns.names[i], or nil if the line does
-// not have this column. The texts are valid until the next line is read.
+// The type found holds the texts of one line: found[i] is the text of the column columns.names[i], or nil if the
+// line does not have this column. The texts are valid until the next line is read.
 type found [][]byte
 
 // A Reader reads the requests of one log.
@@ -253,8 +253,8 @@ func (r *Reader) guess(line []byte) Format {
 	return Combined
 }
 
-// read parses one line and fills in the Entry e. If it cannot parse the line, it returns the reason, and otherwise
-// an empty text.
+// read parses one line and fills in the Entry e. If it cannot parse the line, it returns the reason. Otherwise it
+// returns an empty text.
 func (r *Reader) read(line []byte, e *Entry) (reason string) {
 	clear(r.found)
 	if reason = r.parser.parse(line, &r.found); reason != "" {
@@ -319,8 +319,8 @@ func costIn(text []byte) (n int, ok bool) {
 	return n, err == nil && n >= 0 && n <= math.MaxInt32
 }
 
-// text returns the given part of the request in the current line, such as the name of its client. The text is empty
-// if the line does not have this part.
+// text returns one part of the request in the current line, such as the name of its client. If the line does not
+// have this part, the text is empty.
 func (r *Reader) text(p part) string {
 	if at := r.columns.first(r.found, p); at >= 0 {
 		return r.texts.of(r.found[at])
@@ -328,8 +328,8 @@ func (r *Reader) text(p part) string {
 	return ""
 }
 
-// A texts converts bytes to strings. It keeps strings in a hash table: if it finds the text there, it returns the
-// kept string and allocates nothing.
+// The type texts converts bytes to strings. It keeps some of the strings in a hash table. If it finds the same text
+// in the table, it returns the kept string and allocates nothing.
 type texts [1 << 12]string
 
 // maxKept is the largest length in bytes of a string that the table keeps.

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// combinedNames are the names of the columns of the combined log format. The column "path" holds the path of
-// the request, without the query.
+// combinedNames has the names of the columns of the combined log format. The columns "method", "path" and "protocol"
+// are parts of the column "request". The path is without the query.
 var combinedNames = []string{"host", "ident", "user", "time", "request", "method", "path", "protocol",
 	"status", "bytes", "referer", "agent"}
 
-// A combined is the parser for the common and the combined log format.
+// The type combined is the parser for the common and the combined log format.
 type combined struct {
 	at    [12]int // index in columns.names of each name in combinedNames; -1 if the column is not wanted
-	after bool    // whether any column after the column "status" is wanted
+	after bool    // whether a column that comes after the column "status" is wanted
 }
 
 func newCombined(c *columns) (*combined, error) {
@@ -82,8 +82,8 @@ func (p *combined) parse(line []byte, into *found) string {
 	return ""
 }
 
-// request sets the columns that are parts of a request line, such as "GET /a?b HTTP/1.1". It returns false if this
-// request line has no path.
+// request reads a request line, such as "GET /a?b HTTP/1.1", and sets the columns that are parts of it. It returns
+// false if the request line has no path.
 func (p *combined) request(f found, line []byte) bool {
 	p.set(f, 4, line)
 	i := bytes.IndexByte(line, ' ')
@@ -101,7 +101,8 @@ func (p *combined) request(f found, line []byte) bool {
 	return len(target) > 0
 }
 
-// rest sets the columns that come after the column "status". Its argument is the end of the line, after the status.
+// The method rest sets the columns that come after the column "status". Its argument is the part of the line that
+// follows the status.
 func (p *combined) rest(f found, line []byte) {
 	line = bytes.TrimPrefix(line, []byte(" "))
 	i := bytes.IndexByte(line, ' ')

@@ -11,7 +11,7 @@ import (
 // Inside a field in quotation marks, "" stands for one quotation mark.
 type csvLine struct {
 	comma  byte
-	at     []int // for each field of a line, its index in columns.names; -1 if the field is not wanted
+	at     []int // the index in columns.names of each field of a line; -1 if the field is not wanted
 	fields [][]byte
 }
 
@@ -63,7 +63,8 @@ func (p *csvLine) parse(line []byte, into *found) string {
 	return ""
 }
 
-// split splits a line into the slice p.fields. If it cannot, it returns the reason, and otherwise an empty text.
+// split splits a line into the slice p.fields. If it cannot split the line, it returns the reason. Otherwise it
+// returns an empty text.
 func (p *csvLine) split(line []byte) (reason string) {
 	p.fields = p.fields[:0]
 	for {

@@ -46,7 +46,8 @@ func (f Fields) after(prefix string) (names []string) {
 	return names
 }
 
-// String returns the columns of all parts. It writes each as "part=column,column", with spaces between the parts.
+// String returns a text with the columns of all parts. For each part, the text has "part=column,column", with spaces
+// between the parts.
 func (f Fields) String() string {
 	var texts []string
 	for name, columns := range f {
@@ -56,8 +57,9 @@ func (f Fields) String() string {
 	return strings.Join(texts, " ")
 }
 
-// A part is a number that stands for one part of an Entry, such as the time or the client. The constants below are such
-// numbers. The attributes have the numbers from toAttr on. The costs in other units have the numbers after those.
+// A part is a number that stands for one part of an Entry, such as the time or the client. The constants below are the
+// numbers of most parts. The attributes have the numbers from toAttr on. The costs in other units have the numbers
+// after the attributes.
 type part int
 
 const (
@@ -72,7 +74,8 @@ const (
 
 var partNames = map[string]part{"time": toTime, "client": toClient, "endpoint": toEndpoint, "ip": toIP, "cost": toCost, "tier": toTier}
 
-// DefaultFields returns the columns that are read for each part of an [Entry] that is missing in a [Fields].
+// DefaultFields returns the columns that each part of an [Entry] has by default. They are read for the parts that are
+// missing in a [Fields].
 func DefaultFields(format Format) Fields {
 	if format == Combined {
 		return Fields{"time": {"time"}, "client": {"host"}, "endpoint": {"path"}, "ip": {"host"}}
@@ -87,12 +90,12 @@ func DefaultFields(format Format) Fields {
 	}
 }
 
-// columns are the columns of a log from which the parts of an Entry are read.
+// The type columns holds the columns of a log from which the parts of an Entry are read.
 type columns struct {
 	names []column
-	of    [][]int  // for each part of an Entry, the indexes of its columns in the slice names
+	of    [][]int  // for each part of an Entry, the indexes of its columns in columns.names
 	attrs []string // names of the attributes
-	units []string // units in which the requests have costs
+	units []string // the unit of each part "cost:UNIT", in which requests have costs
 }
 
 // A column is one column of a log.
@@ -101,7 +104,7 @@ type column struct {
 	isURL bool // whether the text is a URL or a request line; only its path is used then
 }
 
-// urls are the names of columns whose text is a URL or a request line.
+// The variable urls lists the names of columns whose text is a URL or a request line.
 var urls = []string{"uri", "request_uri", "url", "request"}
 
 func (f Fields) columns(format Format) *columns {
@@ -124,8 +127,8 @@ func (f Fields) columns(format Format) *columns {
 	return c
 }
 
-// The method add returns the index of the column for each of the names. If there is no column with a name yet, add
-// makes one.
+// The method add returns the index of the column for each of the given names. If there is no column with one of these
+// names yet, add makes the column.
 func (c *columns) add(names []string) (indexes []int) {
 	for _, name := range names {
 		i := slices.IndexFunc(c.names, func(have column) bool { return have.name == name })
@@ -138,8 +141,8 @@ func (c *columns) add(names []string) (indexes []int) {
 	return indexes
 }
 
-// The method named first returns the index of the first column of the part p whose text in f is not empty. It
-// returns -1 if all are empty.
+// The method first returns the index of the first column of the part p that is not empty in the current line. If all
+// columns are empty, it returns -1.
 func (c *columns) first(f found, p part) int {
 	for _, i := range c.of[p] {
 		if len(f[i]) > 0 {

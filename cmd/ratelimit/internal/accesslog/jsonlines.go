@@ -44,7 +44,8 @@ func (p *jsonLine) space() {
 	}
 }
 
-// The method next skips spaces. It then reports whether the next byte is c. If so, it skips this byte too.
+// The method next skips spaces. Then it reports whether the next byte is c. If the next byte is c, it skips this
+// byte too.
 func (p *jsonLine) next(c byte) bool {
 	p.space()
 	if p.at < len(p.line) && p.line[p.at] == c {
@@ -85,9 +86,10 @@ func (p *jsonLine) object(path string, depth int) bool {
 	}
 }
 
-// wanted looks up one field of a JSON object: the field with this key in the object at path. The result column is
-// the index of the field's column, or -1 if the field has no column. The result within is the path for the fields
-// inside this field, or "-" if none of them has a column.
+// wanted looks up one field of a JSON object. The parameter path has the names of the objects that lead to this
+// object, and key is the name of the field. The result column is the index of the field's column, or -1 if the
+// field has no column. The result within is the path for the fields inside this field, or "-" if none of them has a
+// column.
 func (p *jsonLine) wanted(path string, key []byte) (column int, within string) {
 	column, within = -1, "-"
 	for i, name := range p.names {
@@ -104,8 +106,9 @@ func (p *jsonLine) wanted(path string, key []byte) (column int, within string) {
 	return column, within
 }
 
-// value reads a JSON value. If column is not -1, value stores the text of the JSON value for the column with this
-// index. The text of null, of a list and of an object is empty.
+// value reads a JSON value. If the parameter column is not -1, value stores the text of the JSON value for the
+// column with this index. The text of null, of a list and of an object is empty. If the value is an object, the
+// parameter within is the path for its fields.
 func (p *jsonLine) value(column int, within string, depth int) bool {
 	if p.at == len(p.line) {
 		return false

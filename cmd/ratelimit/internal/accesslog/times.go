@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A times parses the texts of times. It keeps the last result, because many lines in a row have the same time.
+// The type times parses texts that are times. It keeps the last result, because many lines in a row have the same
+// time.
 type times struct {
 	last   []byte
 	lastNs int64
@@ -47,14 +48,13 @@ func parseTime(text []byte) (ns int64, ok bool) {
 	return s.epoch()
 }
 
-// A scan reads a text from left to right. When it reads something that is not expected, it sets its field ok to
-// false.
+// A scan reads a text from left to right. When it reads something unexpected, it sets its field ok to false.
 type scan struct {
 	text []byte
 	ok   bool
 }
 
-// number reads a number of n digits.
+// number reads a number that must have n digits.
 func (s *scan) number(n int) (v int) {
 	if len(s.text) < n {
 		s.ok = false
@@ -147,8 +147,8 @@ func (s *scan) iso() (int64, bool) {
 	return s.clock(year, month, day, true)
 }
 
-// clock reads the time of the day and the time zone, and adds them to the date that its caller has read. If
-// zoneOptional is true, the text may end without a time zone.
+// clock reads the time of the day and the time zone, and adds them to the given date. If zoneOptional is true, the
+// text may end without a time zone.
 func (s *scan) clock(year, month, day int, zoneOptional bool) (int64, bool) {
 	h := s.number(2)
 	s.one(":")
@@ -167,7 +167,7 @@ func (s *scan) clock(year, month, day int, zoneOptional bool) (int64, bool) {
 		return 0, false
 	}
 	t := time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC)
-	if t.Day() != day { // the month has fewer days than the argument day says
+	if t.Day() != day { // true if the month has fewer days than the argument day
 		return 0, false
 	}
 	return inRange(t.Unix()+int64(h*3600+m*60+sec-zone), int64(ns))
@@ -200,8 +200,9 @@ func (s *scan) epoch() (int64, bool) {
 	return inRange(whole/1e9, whole%1e9)
 }
 
-// inRange returns the time that is seconds and ns nanoseconds after the Unix epoch, in nanoseconds. It returns false
-// if this time is before the Unix epoch or does not fit into an int64.
+// inRange returns a time in nanoseconds since the Unix epoch. The parameters are the seconds since the Unix epoch,
+// and further nanoseconds. If the time is before the Unix epoch or does not fit into an int64, inRange returns
+// false.
 func inRange(seconds, ns int64) (int64, bool) {
 	if seconds < 0 || seconds > math.MaxInt64/1_000_000_000-1 {
 		return 0, false

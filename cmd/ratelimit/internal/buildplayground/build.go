@@ -19,7 +19,8 @@ const enginePath = "github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/pla
 // scriptName is the name of the file that the function build writes. The file is not committed.
 const scriptName = "engine.js"
 
-// A built has the path of the file that the function build wrote, and the sizes of the parts of this file.
+// The type built has the path of the file that the function build wrote, and the sizes of the parts of this
+// file.
 type built struct {
 	path                     string
 	script, wasm, compressed int // sizes in bytes: the whole file, the WebAssembly, and the WebAssembly when compressed
@@ -74,7 +75,7 @@ func build(ctx context.Context, folder string) (*built, error) {
 	if err != nil {
 		return nil, err
 	}
-	starter, err := os.ReadFile(filepath.Join(root, "lib", "wasm", "wasm_exec.js")) // from the Go version that compiles the engine
+	starter, err := os.ReadFile(filepath.Join(root, "lib", "wasm", "wasm_exec.js")) // part of the Go version that compiles the engine
 	if err != nil {
 		return nil, err
 	}

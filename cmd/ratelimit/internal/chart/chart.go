@@ -10,7 +10,7 @@ import (
 
 // A Figure has panels, one above the other, with the same horizontal axis.
 type Figure struct {
-	ID     string  // prefix of the ids in the SVG; figures on the same page of HTML need different ones
+	ID     string  // prefix of the ids in the SVG; two figures on one page of HTML need different prefixes
 	Title  string  // name of the picture
 	Desc   string  // what the picture shows, in words, for screen readers
 	Width  int     // width in pixels; 0 means 520
@@ -30,7 +30,7 @@ type Panel struct {
 // An Axis describes the numbers along one side of a plot.
 type Axis struct {
 	Label    string  // what the numbers on the axis are; may be empty
-	Min, Max float64 // smallest and largest number on the axis; if they are equal, the axis goes from 0 to the largest value
+	Min, Max float64 // smallest and largest number on the axis; if they are equal, the axis goes from 0 to the largest value of the data
 	Seconds  bool    // whether the numbers are seconds, which are written as times, such as 1m30s
 }
 
@@ -53,7 +53,7 @@ type Kind int
 // The kinds of a Series: ways to draw its points.
 const (
 	Line  Kind = iota // a straight line from each point to the next
-	Steps             // a horizontal line from each point to the next, at the Y of the first
+	Steps             // a horizontal line from each point to the X of the next point, at the Y of the first of the two
 	Area              // like Steps, with the area below the lines filled
 	Dots              // a marker at each point
 	Lane              // a marker for each point in a row below the plot; Y is ignored

@@ -17,7 +17,7 @@ var (
 	dark  = theme{"#0d1117", "#30363d", "#2b323b", [looks]string{"#f0f6fc", "#8b949e", "#388bfd", "#ff7b31", "#7ee787"}}
 )
 
-// dashes has the stroke-dasharray of each Look: the lengths of dashes and gaps in pixels.
+// The variable dashes has the stroke-dasharray of each Look: the lengths of dashes and gaps in pixels.
 var dashes = [looks]string{"2 3", "1 4", "", "6 3", "8 3 2 3"}
 
 // The font sizes in pixels.
@@ -29,8 +29,8 @@ const (
 
 const font = `system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif`
 
-// Style returns the style sheet of all figures. It has light colours and dark colours; the browser uses those that
-// its user prefers.
+// Style returns the style sheet of all figures. It has light colours and dark colours. The browser uses the light
+// or the dark colours, as its user prefers.
 func Style() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".rl text{font:%dpx %s}.rl .h{font-size:%dpx;font-weight:600}.rl .p{font-size:%dpx;font-weight:600}\n",

@@ -214,7 +214,7 @@ func (c *canvas) panel(p *Panel, last bool) {
 	}
 }
 
-// series draws the series s. It cannot draw series of the kind Lane.
+// series draws the series s. The kind of s must not be Lane.
 func (p *plot) series(s Series) {
 	if len(s.Points) == 0 {
 		return
@@ -252,7 +252,7 @@ func (p *plot) outline(s Series) string {
 			}
 			b.WriteString("V" + nextY)
 		case s.Kind != Line:
-			continue // the point has the same height as the point before
+			continue // skips the point, because it has the same height as the point before it
 		}
 		x, y = nextX, nextY
 	}
@@ -262,7 +262,7 @@ func (p *plot) outline(s Series) string {
 	return b.String()
 }
 
-// marks draws the markers of the series s. Where several markers are in the same place, it draws only one of them.
+// marks draws the markers of the series s. If several markers are in the same place, it draws one of them.
 func (c *canvas) marks(s Series, y func(Point) float64) {
 	seen := make(map[string]bool)
 	for _, at := range s.Points {

@@ -22,7 +22,7 @@ type Row struct {
 	Values []float64 // heights of the bars; must not be negative
 }
 
-// blocks are the runes for bars with a height of 0 to 8 eighths of a line.
+// The variable blocks has the runes for bars with a height of 0 to 8 eighths of a line.
 var blocks = []rune(" ▁▂▃▄▅▆▇█")
 
 // Columns returns the largest number of values in a row that fit into the width of the chart.

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// advances has the widths of the characters from 32 to 126 in the font DejaVu Sans, in thousandths of the font
-// size. This font is one of the widest that browsers use for "sans-serif".
+// The variable advances has the widths of the characters from 32 to 126 in the font DejaVu Sans, in thousandths of
+// the font size. This font is one of the widest that browsers use for "sans-serif".
 var advances = [...]int{
 	318, 401, 460, 838, 637, 951, 780, 275, 391, 391, 500, 838, 318, 361, 318, 337,
 	637, 637, 637, 637, 637, 637, 637, 637, 637, 637, 337, 337, 838, 838, 838, 531,
@@ -18,10 +18,12 @@ var advances = [...]int{
 	635, 635, 412, 521, 393, 634, 592, 818, 592, 592, 525, 637, 337, 637, 838,
 }
 
-// bolder is the width of a bold character as a percentage of the width of the same character in regular type.
+// The constant bolder is the width of a bold character as a percentage of the width of the same character in regular
+// type.
 const bolder = 127
 
-// TextWidth returns the largest width that text may have in a font of the given size, both in pixels.
+// TextWidth returns the width in pixels that a text has at most, in a font of the given size. The size is also in
+// pixels.
 func TextWidth(text string, size int, bold bool) float64 {
 	sum := 0
 	for _, r := range text {
@@ -62,7 +64,7 @@ func wrap(text string, size int, bold bool, width float64) (lines []string) {
 	return append(lines, line)
 }
 
-// escaped returns text escaped for XML.
+// escaped returns the given text with the characters escaped that have a meaning in XML.
 func escaped(text string) string {
 	var b strings.Builder
 	_ = xml.EscapeText(&b, []byte(text)) // writing to a strings.Builder never fails

@@ -13,11 +13,12 @@ type tick struct {
 	text string
 }
 
-// maxTicks bounds the number of ticks of an axis.
+// maxTicks is the largest number of ticks of an axis.
 const maxTicks = 12
 
-// ticks returns the ticks between lowest and highest. It tries larger and larger distances between ticks until the
-// function fits returns true. If fits never returns true, ticks returns the ticks with the largest distance.
+// ticks returns the ticks between the numbers lowest and highest. It tries larger and larger distances between ticks
+// until the function fits returns true. If this function never returns true, ticks returns the ticks with the largest
+// distance.
 func (a Axis) ticks(lowest, highest float64, fits func([]tick) bool) []tick {
 	var found []tick
 	for step := range a.steps(highest - lowest) {
@@ -33,8 +34,8 @@ func (a Axis) ticks(lowest, highest float64, fits func([]tick) bool) []tick {
 	return found
 }
 
-// steps yields distances between ticks that are easy to read, such as 1, 2 and 5, in rising order. It stops after
-// the first distance that is longer than span.
+// steps yields distances between ticks that are easy to read, such as 1, 2 and 5, in rising order. It stops after the
+// first distance that is longer than the parameter span, the length of the axis.
 func (a Axis) steps(span float64) func(yield func(float64) bool) {
 	return func(yield func(float64) bool) {
 		minStep := span / maxTicks

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// patience is how long the test waits for the browser to answer one call.
+// The constant patience is how long the test waits for the browser to answer one call.
 const patience = 2 * time.Minute
 
 // A Browser is a running Chromium.
@@ -41,8 +41,8 @@ type message struct {
 	} `json:"error,omitempty"`
 }
 
-// Start starts Chromium, and stops it when the test ends. If Chromium is not installed, Start skips the test. With
-// the environment variable RATELIMIT_REQUIRE_CHROMIUM, Start lets the test fail instead.
+// Start starts Chromium, and stops it when the test ends. If Chromium is not installed, Start skips the test. If
+// the environment variable RATELIMIT_REQUIRE_CHROMIUM is also set, the test fails instead.
 func Start(t testing.TB) *Browser {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -70,7 +70,7 @@ func Start(t testing.TB) *Browser {
 }
 
 // start starts the program at path. The program reads requests from file descriptor 3 and writes answers to file
-// descriptor 4; both are pipes. The result stop is a function that stops the program.
+// descriptor 4; both are pipes. The function that start returns stops the program.
 func (b *Browser) start(path, profile string) (stop func(), err error) {
 	theirIn, requests, err := os.Pipe()
 	if err != nil {
@@ -107,8 +107,8 @@ func (b *Browser) start(path, profile string) (stop func(), err error) {
 	}, nil
 }
 
-// The method read reads messages until the pipe ends. It passes each answer to the call that waits for the answer,
-// and each event to the page of the event.
+// The method read reads messages until the pipe ends. If a message is an answer, read passes it to the call that
+// waits for it. If a message is an event, read passes it to the page to which the event belongs.
 func (b *Browser) read(from io.Reader) {
 	r := bufio.NewReader(from)
 	var err error
@@ -141,8 +141,8 @@ func (b *Browser) read(from io.Reader) {
 	}
 }
 
-// The method call calls a method of the DevTools protocol, and returns the result. The call is for the page or, if
-// page is nil, for the browser.
+// The method call calls a method of the DevTools protocol, and returns the result. It calls the method for the
+// given page. If page is nil, it calls the method for the whole browser.
 func (b *Browser) call(page *Page, method string, params any) (json.RawMessage, error) {
 	m := message{Method: method}
 	if page != nil {

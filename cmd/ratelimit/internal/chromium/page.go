@@ -16,8 +16,8 @@ type Page struct {
 	session string
 
 	mu       sync.Mutex
-	problems []string // what the method Problems returns; guarded by the field mu
-	urls     []string // what the method URLs returns; guarded by the field mu
+	problems []string // the messages that the method Problems returns; guarded by the field mu
+	urls     []string // the URLs that the method URLs returns; guarded by the field mu
 }
 
 // NewPage opens an empty page.
@@ -100,7 +100,7 @@ func (p *Page) note(m message) {
 // Problems returns all messages that the page and the browser have written to the console, and all uncaught
 // exceptions.
 func (p *Page) Problems() []string {
-	p.Eval(nil, `1`) // waits until earlier events have arrived
+	p.Eval(nil, `1`) // this call waits until the browser has sent all earlier events
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.problems...)
@@ -169,8 +169,8 @@ func (p *Page) Resize(width, height int, dark bool) {
 	p.Eval(nil, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))`)
 }
 
-// Screenshot writes a picture to the file at path. The picture has the whole page if whole is true, and otherwise
-// only the visible part of the page.
+// Screenshot writes a picture to the file at path. If whole is true, the picture shows the whole page. Otherwise it
+// shows only the visible part of the page.
 func (p *Page) Screenshot(path string, whole bool) {
 	p.t.Helper()
 	params := map[string]any{}

@@ -18,8 +18,8 @@ type Severity string
 
 // The severities of findings.
 const (
-	Warning Severity = "warning" // the rule does not do what it seems to
-	Note    Severity = "note"    // the rule works as it seems to, but has a drawback
+	Warning Severity = "warning" // the rule does not do what it seems to do
+	Note    Severity = "note"    // the rule does what it seems to do, but has a drawback
 )
 
 // A Finding is one thing about a rule that may surprise its author.
@@ -61,17 +61,17 @@ func Codes() []Code {
 	}
 }
 
-// Options has facts that affect the findings, but are not part of the rules.
+// Options has facts that are not in the rules, but matter for the findings.
 type Options struct {
 	MaxKeys int                         // largest number of keys of the limiter
-	Costs   map[string][]ratelimit.Cost // largest costs of a request in each of its units, by endpoint
+	Costs   map[string][]ratelimit.Cost // largest costs of a request to each endpoint, one cost for each unit
 }
 
 // memoryLimit is the memory in bytes above which a rule gets the finding RL008.
 const memoryLimit = 1 << 30
 
-// attempts lists words that the names of some endpoints contain. Such an endpoint checks a secret, and an attacker
-// may try to guess this secret with many requests.
+// The variable attempts lists words that the names of some endpoints contain. Such an endpoint checks a secret, and
+// an attacker may try to guess this secret with many requests.
 var attempts = []string{"login", "log-in", "signin", "sign-in", "password", "passwd", "otp", "mfa", "2fa",
 	"token", "verify", "reset", "auth"}
 
@@ -107,7 +107,7 @@ func Check(l *ratelimit.RateLimiter, o Options) ([]Finding, error) {
 	return c.found, nil
 }
 
-// An indexed is a rule and its index. The default rule has the index -1.
+// The type indexed is a rule with its index. The default rule has the index -1.
 type indexed struct {
 	ratelimit.Rule
 	index int
@@ -125,12 +125,12 @@ type checker struct {
 	limiter *ratelimit.RateLimiter
 	options Options
 	rules   []indexed
-	asked   map[string][]string // for each endpoint that was probed, the names of the rules that apply
+	asked   map[string][]string // for each endpoint that the method probe tried, the names of the rules that apply
 	found   []Finding
 }
 
-// probe asks the limiter which rules apply to each of a set of endpoints, and stores the answers in c.asked. The set
-// has at least one endpoint for each pattern of a rule, and one endpoint that no rule names.
+// probe asks the limiter which rules apply to certain endpoints, and stores the answers in c.asked. For each pattern
+// of a rule, it asks about at least one endpoint. It also asks about an endpoint that no rule names.
 func (c *checker) probe() error {
 	c.asked = make(map[string][]string)
 	endpoints := []string{"", "\x00"} // "\x00" stands for all endpoints that no rule names
@@ -157,7 +157,8 @@ func (c *checker) add(r indexed, code, field, advice, format string, args ...any
 	c.found = append(c.found, Finding{code, Codes()[i].Severity, r.index, field, fmt.Sprintf(format, args...), advice})
 }
 
-// The method alone adds those findings about the rule r that do not depend on the limiter's other rules.
+// The method alone adds findings about the rule r. It adds only findings for which the other rules of the limiter do
+// not matter.
 func (c *checker) alone(r indexed) {
 	window := r.Algorithm == ratelimit.AlgorithmFixedWindow
 	switch lower := strings.ToLower(r.Endpoint); {
@@ -200,7 +201,7 @@ func (c *checker) alone(r indexed) {
 	c.unit(r)
 }
 
-// largest returns the largest number of units that a limit with the given rate and algorithm grants at once.
+// largest returns how many units a limit with the given rate and algorithm grants at once, at most.
 func largest(r ratelimit.Rate, a ratelimit.Algorithm) int {
 	if a.Windowed() || r.Burst == 0 {
 		return r.Requests
@@ -214,8 +215,9 @@ func (c *checker) applies(r indexed, endpoint string) bool {
 	return err == nil && slices.ContainsFunc(e.Rules, func(x ratelimit.RuleExplanation) bool { return x.Name == r.Name })
 }
 
-// never adds the finding that the rule r never applies. If r is the default rule and a rule that is not additional
-// has the endpoint "*", that rule applies in place of r, and the finding advises to make it additional.
+// never adds the finding that the rule r never applies. If r is the default rule, the reason can be another rule: a
+// rule that has the endpoint "*" and is not additional applies in place of the default rule. In this case, the
+// finding advises to make that other rule additional.
 func (c *checker) never(r indexed) {
 	all := slices.IndexFunc(c.rules, func(other indexed) bool {
 		return other.Endpoint == "*" && !other.Additional && other.Mode.Denies() && other.Name != r.Name
@@ -228,11 +230,11 @@ func (c *checker) never(r indexed) {
 		"no request asks %s: %s is for each endpoint and not additional, so it applies in place of it", r, c.rules[all])
 }
 
-// The method among compares the rule r with the other rules of the limiter. It adds the findings about r that
-// depend on the other rules.
+// The method among compares the rule r with the other rules of the limiter. It adds the findings about r for which
+// the other rules matter.
 func (c *checker) among(r indexed) {
 	if r.Endpoint == "" && r.index >= 0 {
-		return // the rule applies only to requests that list it in Request.Rules
+		return // such a rule applies only to requests that list it in Request.Rules
 	}
 	var probes []string
 	for endpoint, names := range c.asked {
@@ -255,7 +257,7 @@ func (c *checker) among(r indexed) {
 			continue
 		}
 		sometimes := slices.ContainsFunc(probes, func(endpoint string) bool { return !slices.Contains(c.asked[endpoint], first.Name) })
-		equal := stricter(r, first) && uint(r.index) < uint(first.index) // the first of two equal rules gets no finding
+		equal := stricter(r, first) && uint(r.index) < uint(first.index) // of two equal rules, the first gets no finding
 		if !sometimes && !equal {
 			c.add(r, "RL006", "rate", "remove it, or lower its limit", "%s can never deny, as %s denies first", r, first)
 			return

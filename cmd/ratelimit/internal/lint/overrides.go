@@ -10,9 +10,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// Overrides returns the findings in the overrides of a file, in the order of the overrides. An override that has ended at the
-// time now gets a finding for that alone. names are the names of the rules in the file. The field Rule of a Finding is here the
-// index of an override.
+// Overrides returns the findings in the overrides of a file, in the order of the overrides. If an override has ended before the
+// given time, it gets one finding that says this, and no other. The parameter names lists the names of the rules in the file.
+// In each Finding, the field Rule is the index of an override, not of a rule.
 func Overrides(all []ratelimit.Override, names []string, now time.Time) (found []Finding) {
 	add := func(i int, code, field, advice, format string, args ...any) {
 		at := slices.IndexFunc(Codes(), func(known Code) bool { return known.Code == code })
@@ -43,7 +43,7 @@ func Overrides(all []ratelimit.Override, names []string, now time.Time) (found [
 	return found
 }
 
-// whom returns whom the override o is for, such as the client "alice" or the address 10.0.0.1.
+// whom returns a text that says for whom the override o is, such as the client "alice" or the address 10.0.0.1.
 func whom(o *ratelimit.Override) string {
 	if o.IP == "" {
 		return fmt.Sprintf("the client %q", o.Client)
@@ -71,14 +71,15 @@ func ended(o *ratelimit.Override, now time.Time) bool {
 	return !o.Until.IsZero() && !now.Before(o.Until)
 }
 
-// outlasts reports whether the override a lasts at least as long as the override b. A zero Until means without end.
+// outlasts reports whether the override a lasts at least as long as the override b. If the field Until of an override is zero,
+// the override never ends.
 func outlasts(a, b *ratelimit.Override) bool {
 	return a.Until.IsZero() || !b.Until.IsZero() && !a.Until.Before(b.Until)
 }
 
-// decidedBy looks for overrides that decide in place of the override with the index i, so that it never applies. same has the
-// indexes of the other overrides for the same client or prefix. The result is the index of one that decides, or -1 if there is
-// a rule for which the override i applies.
+// decidedBy reports whether the override with the index i never applies, because other overrides decide in its place. If so, it
+// returns the index of such an override. If there is a rule for which the override i applies, it returns -1. The parameter same
+// has the indexes of the other overrides for the same client or prefix. The parameter names has the names of all rules.
 func decidedBy(all []ratelimit.Override, same []int, i int, names []string) (by int) {
 	o := &all[i]
 	for _, j := range same {
@@ -89,7 +90,7 @@ func decidedBy(all []ratelimit.Override, same []int, i int, names []string) (by 
 	rules := o.Rules
 	if len(rules) == 0 {
 		if rules = names; o.Effect == ratelimit.EffectBlock {
-			return -1 // a block for all rules also denies requests to which no rule applies, as no other override does
+			return -1 // such a block also denies requests to which no rule applies, and no other override decides on these requests
 		}
 	}
 	by = -1
@@ -103,8 +104,8 @@ func decidedBy(all []ratelimit.Override, same []int, i int, names []string) (by 
 	return by
 }
 
-// before reports whether the override a decides on requests to the rule in place of b, for as long as b lasts. Both overrides
-// must be for the same client or address.
+// before compares two overrides for the same client or address, on requests to which the given rule applies. It reports whether
+// the override a decides on these requests in place of the override b, until b ends.
 func before(a, b *ratelimit.Override, rule string) bool {
 	rank := func(o *ratelimit.Override) int {
 		return slices.Index([]string{ratelimit.EffectBlock, ratelimit.EffectExempt, ratelimit.EffectRate}, o.Effect)

@@ -10,14 +10,14 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// stricter compares two rules, for the requests to which both rules apply. It returns true only if the second rule
-// grants every request that the first rule grants. It may return false although the second rule grants all these
-// requests.
+// stricter compares two rules, on the requests to which both rules apply. If it returns true, the second rule grants
+// every request that the first rule grants. If it returns false, this is not certain: the second rule may or may not
+// grant all of these requests.
 func stricter(a, b indexed) bool {
 	if !a.Mode.Denies() || a.Limiter != nil || b.Limiter != nil || a.Unit != b.Unit || !coarser(a.Key, b.Key) {
 		return false
 	}
-	if b.Penalty != (ratelimit.Penalty{}) { // b also denies while its penalty blocks a key
+	if b.Penalty != (ratelimit.Penalty{}) { // b has a penalty, so it also denies while the penalty blocks a key
 		return false
 	}
 	if len(a.Tiers) > 0 || a.Warmup != (ratelimit.Warmup{}) || b.Warmup != (ratelimit.Warmup{}) || a.OnStoreError != b.OnStoreError {
@@ -31,8 +31,8 @@ func stricter(a, b indexed) bool {
 	return bounds(a.Algorithm, a.Rate, b.Algorithm, b.Rate)
 }
 
-// coarser compares two types of keys. It reports whether requests with the same key of the second type always have
-// the same key of the first type, too.
+// coarser compares two types of keys, such as user and endpoint. It reports whether two requests that have the same
+// key of the second type always have the same key of the first type, too.
 func coarser(a, b ratelimit.KeyType) bool {
 	parts := func(k ratelimit.KeyType) []string {
 		text := strings.ReplaceAll(string(k), "user_endpoint", "user+endpoint")
@@ -42,9 +42,9 @@ func coarser(a, b ratelimit.KeyType) bool {
 	return !slices.ContainsFunc(parts(a), func(part string) bool { return !slices.Contains(in, part) })
 }
 
-// bounds compares two limits. It reports whether the second limit never denies a request that the first limit has
-// granted. The first two parameters are the algorithm and the rate of the first limit, and the last two are those of
-// the second limit.
+// bounds compares two limits. If it returns true, the second limit never denies a request that the first limit has
+// granted. The first two parameters are the algorithm and the rate of the first limit. The last two parameters are
+// the algorithm and the rate of the second limit.
 func bounds(a ratelimit.Algorithm, ra ratelimit.Rate, b ratelimit.Algorithm, rb ratelimit.Rate) bool {
 	if rb == ratelimit.Unlimited {
 		return true
@@ -52,7 +52,7 @@ func bounds(a ratelimit.Algorithm, ra ratelimit.Rate, b ratelimit.Algorithm, rb 
 	switch b {
 	case ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowLog:
 		if b == ratelimit.AlgorithmFixedWindow && a == b && ra.Per == rb.Per {
-			return ra.Requests <= rb.Requests // both limits have the same windows
+			return ra.Requests <= rb.Requests // both limits count in the same windows, so the smaller limit is stricter
 		}
 		return maxIn(a, ra, rb.Per-1) <= rb.Requests
 	case ratelimit.AlgorithmSlidingWindowCounter:
@@ -72,14 +72,14 @@ func bounds(a ratelimit.Algorithm, ra ratelimit.Rate, b ratelimit.Algorithm, rb 
 		case ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowCounter:
 			return slower(ra, rb) && 2*ra.Requests <= burst
 		}
-	case ratelimit.AlgorithmInFlight: // another algorithm does not bound how many requests run at once: requests may last long
+	case ratelimit.AlgorithmInFlight: // no limit of another algorithm bounds how many requests run at once, because requests may run for long
 		return a == b && ra.Requests <= rb.Requests && ra.Per >= rb.Per
 	}
 	return false
 }
 
-// maxIn returns how many units the algorithm a with the rate r grants at most within the duration d. If there is no
-// bound, it returns the largest int.
+// maxIn returns the largest number of units that the algorithm a with the rate r can grant within the duration d. If
+// there is no such bound, it returns the largest int.
 func maxIn(a ratelimit.Algorithm, r ratelimit.Rate, d time.Duration) int {
 	if n := a.MaxIn(r, d); n >= 0 {
 		return n

@@ -7,20 +7,22 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// maxReceipts is the largest number of reservations of one key whose units can still be given back.
+// maxReceipts is the number of reservations of one key whose units can be given back. If a key has more open reservations,
+// only the last ones can be given back.
 const maxReceipts = 1024
 
 // knownUnits lists the units that the documents of the library use. Such a unit is never reported as misspelt.
 var knownUnits = []string{"tokens", "bytes"}
 
-// requests lists names that a rule should not have as its unit, because a rule without a unit already counts requests.
+// The variable requests lists names that a rule should not have as its unit, because a rule without a unit already counts
+// requests.
 var requests = []string{"requests", "request"}
 
 // holds reports whether the rule r limits how many requests run at the same time.
 func holds(r indexed) bool { return r.Algorithm == ratelimit.AlgorithmInFlight && r.Limiter == nil }
 
-// The method unit adds a finding if neither another rule nor the flag -cost names the unit of the rule r. The name is then
-// probably misspelt: no request has a cost in this unit, and the rule limits nothing.
+// The method unit adds a finding if the unit of the rule r is named nowhere else: not by another rule, and not by the flag
+// -cost. The unit is then probably misspelt: no request has a cost in this unit, and the rule limits nothing.
 func (c *checker) unit(r indexed) {
 	if r.Unit == "" {
 		return
@@ -56,8 +58,8 @@ func (c *checker) unit(r indexed) {
 	c.add(r, "RL011", "unit", advice, "nothing else names the unit %q: %s limits only requests whose Costs name it", r.Unit, r)
 }
 
-// nearest returns the name that differs from the given one by the fewest letters, if these are at most a third of its
-// letters, or one letter. Otherwise it returns an empty text.
+// nearest returns the name that differs from the given name by the fewest letters. They may differ by one letter, or by up
+// to a third of the letters of the given name. If no name is that similar, nearest returns an empty text.
 func nearest(name string, names []string) (best string) {
 	fewest := max(1, len(name)/3) + 1
 	for _, other := range names {
@@ -68,9 +70,9 @@ func nearest(name string, names []string) (best string) {
 	return best
 }
 
-// distance returns how many letters must be added, removed or replaced to make the text b of the text a.
+// distance returns how many letters must be added, removed or replaced to turn the text a into the text b.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1) // row[j] is the distance from the part of a that was read so far to b[:j]
+	row := make([]int, len(b)+1) // row[j] is the distance from the letters of a that were read so far to the first j letters of b
 	for j := range row {
 		row[j] = j
 	}
@@ -89,9 +91,10 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// The method receipts adds a finding if the rule r lets more than maxReceipts requests of a key run at once, because
-// another rule can give units back for only so many of them. If r counts a unit other than requests, the number of
-// requests is not known, and there is no finding. The argument probes lists endpoints to which r applies.
+// The method receipts adds a finding if the rule r lets more than maxReceipts requests of a key run at once, and another
+// rule also counts these requests. When a request ends, the other rule can give its unit back only if it is one of the
+// last maxReceipts requests. If r counts another unit than requests, the number of requests is not known, and there is no
+// finding. The argument probes lists endpoints to which r applies.
 func (c *checker) receipts(r indexed, probes []string) {
 	most := r.Rate.Requests
 	for _, rate := range r.Tiers {

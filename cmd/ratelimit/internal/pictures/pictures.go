@@ -7,7 +7,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/chart"
 )
 
-// pictures maps the name of each file to the function that draws it.
+// The variable pictures maps the name of each file to the function that draws the picture in this file.
 var pictures = map[string]func() (*chart.Figure, error){
 	"algorithms.svg": algorithms,
 	"tokenbucket.svg": one(ratelimit.AlgorithmTokenBucket, "A token bucket: tokens, and what is granted", func(p *play) chart.Panel {
@@ -32,8 +32,8 @@ var pictures = map[string]func() (*chart.Figure, error){
 		used("instants in the log")),
 }
 
-// used returns a function that draws a panel. The panel shows how many units are in use: the limit minus the units
-// that are left according to RateLimiter.Peek.
+// used returns a function that draws a panel. The panel shows how many units of the limit are in use: all units,
+// minus the units that are left according to RateLimiter.Peek.
 func used(label string) func(p *play) chart.Panel {
 	return func(p *play) chart.Panel {
 		points := make([]chart.Point, 0, len(p.left))

@@ -16,8 +16,8 @@ const (
 	length = 40 * time.Second
 )
 
-// requests returns the times of the requests. There is a burst just before the end of a window, and another just
-// after it. Then requests come at twice the limit for 10 s, and at the end there is a third burst.
+// requests returns the times of the requests. There is a burst just before the end of a window, and another burst
+// just after this end. Then requests come at twice the limit for 10 s. At the end there is a third burst.
 func requests() (at []time.Duration) {
 	send := func(from, step time.Duration, n int) {
 		for i := range n {
@@ -37,7 +37,7 @@ type play struct {
 	rate      ratelimit.Rate
 	granted   []time.Duration
 	denied    []time.Duration
-	leave     []time.Duration // times at which granted requests may go on: each has waited for its Result.Delay
+	leave     []time.Duration // times at which granted requests may start, after each has waited for its Result.Delay
 	left      []chart.Point   // for each time, how many units are left according to RateLimiter.Peek
 	debt      []chart.Point   // for each time, how many units of a bucket are in use; computed from Result.ResetAfter
 }
@@ -91,7 +91,7 @@ func (p *play) inWindow() (points []chart.Point, maxGranted int) {
 	for _, at := range p.granted {
 		changes = append(changes, change{at, 1}, change{at + per, -1})
 	}
-	slices.SortStableFunc(changes, func(a, b change) int { // at one instant, requests leave the window before requests enter it
+	slices.SortStableFunc(changes, func(a, b change) int { // at each instant, first subtracts the requests that leave the window
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by))
 	})
 	n := 0
@@ -106,8 +106,8 @@ func (p *play) inWindow() (points []chart.Point, maxGranted int) {
 	return points, maxGranted
 }
 
-// bound returns the most units that the algorithm can grant in any window. It subtracts 1 ns, because the instant
-// at the end of a window no longer belongs to the window.
+// bound returns the most units that the algorithm can grant in any window. The window is 1 ns shorter than the
+// constant per, because the instant at its end belongs to the next window.
 func (p *play) bound() int { return p.algorithm.MaxIn(p.rate, per-1) }
 
 func instants(at []time.Duration) (points []chart.Point) {

@@ -10,8 +10,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/sim"
 )
 
-// parts is the number of equal spans of time into which the pictures divide the traffic: ten for each window. The
-// pictures show how many requests come in each of them.
+// The constant parts is the number of equal spans of time into which the pictures divide the traffic: ten for each
+// window. The pictures show how many requests come in each of these spans.
 const parts = 10 * windows
 
 // figures returns a picture for each of the runs. All pictures have the same axes.
@@ -67,8 +67,8 @@ func (r *run) bins() (bins [parts]sim.Bin) {
 	return bins
 }
 
-// steps returns a series with one point for each element of r.bins(). The function count returns the number that the
-// series shows for an element.
+// steps returns a series with one point for each element of r.bins(). The height of a point is the number that the
+// function count returns for the element.
 func (s *Settings) steps(r *run, name string, kind chart.Kind, look chart.Look, count func(sim.Bin) int) chart.Series {
 	series := chart.Series{Name: name, Kind: kind, Look: look}
 	for i, b := range r.bins() {

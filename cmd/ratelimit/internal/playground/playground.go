@@ -16,7 +16,7 @@ import (
 // endpoint is the endpoint to which all requests are sent.
 const endpoint = "/"
 
-// maxSent is the largest number of requests in one run. Valid settings lead to fewer requests.
+// maxSent is the largest number of requests in one run. It is never reached with valid settings.
 const maxSent = 100_000
 
 // A View has all that the page displays for one set of Settings.
@@ -135,7 +135,8 @@ func config(a ratelimit.Algorithm, r ratelimit.Rate) (string, error) {
 }
 
 // limiter makes a limiter from a text that the function config returned. It decodes the rules as the package
-// configfile does. It does not need that package, because the text is in no file and has no mistakes to report.
+// configfile does. That package also reads files and reports mistakes, which is not needed here: the text is in no
+// file and has no mistakes.
 func limiter(config string, opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) {
 	var file struct {
 		Rules []ratelimit.Rule `json:"rules"`
@@ -146,8 +147,8 @@ func limiter(config string, opts ...ratelimit.Option) (*ratelimit.RateLimiter, e
 	return ratelimit.New(file.Rules, nil, opts...)
 }
 
-// rounded returns d as text, rounded up. A duration below one minute keeps three digits. A longer duration keeps
-// whole seconds.
+// rounded returns the duration d as text. It rounds up. A duration below one minute keeps three digits, and a
+// longer duration keeps whole seconds.
 func rounded(d time.Duration) string {
 	unit := time.Duration(1)
 	for d/unit >= 1000 {

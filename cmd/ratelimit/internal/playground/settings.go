@@ -18,11 +18,11 @@ import (
 // Settings has the values of the controls of the page.
 type Settings struct {
 	Requests int           `json:"requests"` // requests that the limit grants every Per, from 1 to MaxRequests
-	Per      int           `json:"per"`      // length of a window in seconds, one of the values that Pers returns
+	Per      int           `json:"per"`      // length of a window in seconds; must be one of the values that Pers returns
 	Burst    int           `json:"burst"`    // burst of the token bucket and the leaky bucket, from 1 to MaxRequests
-	Shape    traffic.Shape `json:"shape"`    // shape of the traffic, one of the values that Shapes returns
+	Shape    traffic.Shape `json:"shape"`    // shape of the traffic; must be one of the values that Shapes returns
 	Load     int           `json:"load"`     // requests that the client sends, in percent of the limit, from MinLoad to MaxLoad
-	Retry    traffic.Retry `json:"retry"`    // what the client does after a denial, one of the values that Retries returns
+	Retry    traffic.Retry `json:"retry"`    // what the client does after a denial; must be one of the values that Retries returns
 	Seed     uint64        `json:"seed"`     // number from which random traffic starts
 	Width    int           `json:"width"`    // width of a picture in pixels, from MinWidth to MaxWidth
 }
@@ -36,14 +36,15 @@ const (
 	MaxWidth    = 1000
 )
 
-// windows is the length of the traffic, as a number of windows. Each window has the length Settings.Per.
+// The constant windows is the length of the traffic, as a number of windows. Each window has the length
+// Settings.Per.
 const windows = 6
 
 // A period is one possible value of Settings.Per, with its names in words.
 type period struct {
 	seconds   int
-	one, ten  string // names in words of Per and of ten times Per; each can follow a word such as "any": "any minute"
-	theWindow string // name in words of Per with an article, such as "a minute"
+	one, ten  string // one is Per in words, and ten is ten times Per in words; both can follow a word such as "any": "any minute"
+	theWindow string // Per in words, with an article, such as "a minute"
 }
 
 var periods = []period{
@@ -66,9 +67,9 @@ func Shapes() []traffic.Shape {
 	return slices.DeleteFunc(traffic.Shapes(), func(s traffic.Shape) bool { return s == traffic.Attack })
 }
 
-// Retries returns the values that Settings.Retry may have. The value traffic.Obey is not among them, because it
-// would make a run too long: the client would send all denied requests again at the same instant, only one would
-// be granted, and the client would repeat this until all were granted.
+// Retries returns the values that Settings.Retry may have. They do not include traffic.Obey, which would make a
+// run too long: the client would send all denied requests again at the same instant, only one would be granted,
+// and the client would repeat this until all were granted.
 func Retries() []traffic.Retry { return []traffic.Retry{traffic.None, traffic.Ignore} }
 
 // Validate returns everything that is wrong with s as one joined error, or nil.
@@ -117,7 +118,7 @@ func (s *Settings) rate(a ratelimit.Algorithm) ratelimit.Rate {
 	return r
 }
 
-// sent returns how many requests the client sends in each window, rounded up.
+// The method sent returns how many requests the client sends in each window, rounded up.
 func (s *Settings) sent() int { return (s.Requests*s.Load + 99) / 100 }
 
 // retryEvery returns the time after which the client sends a denied request again, if s.Retry is traffic.Ignore.

@@ -14,8 +14,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/topk"
 )
 
-// A Clock is the clock of a limiter: it shows the time in the log of the request that is being decided. Only one
-// goroutine at a time may use it.
+// A Clock is the clock of a limiter. While the limiter decides on a request of a log, the clock shows the time of this
+// request in the log. Only one goroutine at a time may use it.
 type Clock struct{ now time.Time }
 
 // NewClock returns a Clock that shows the Unix epoch.
@@ -32,8 +32,8 @@ func (c *Clock) Set(ns int64) {
 	}
 }
 
-// counters is the number of pairs of a rule and a client whose denials are counted at a time. A further pair takes
-// the place of the pair with the fewest denials.
+// The constant counters is the largest number of pairs of a rule and a client for which denials are counted. A further
+// pair takes the place of the pair with the fewest denials.
 const counters = 1000
 
 // A Player sends requests to one limiter, and counts the limiter's answers.
@@ -42,7 +42,7 @@ type Player struct {
 	rules   []*rule
 	byName  map[string]*rule
 	each    []ratelimit.Result
-	shadows []ratelimit.Decision // answers of rules in shadow or advise mode, which deny nothing, to the current request
+	shadows []ratelimit.Decision // answers to the current request by rules in shadow or advise mode, which deny nothing
 
 	requests  uint64
 	unlimited uint64 // requests to which no rule applied
@@ -53,7 +53,7 @@ type Player struct {
 	offenders *topk.Counter
 }
 
-// denials has the times of the first and the last denial.
+// The type denials has the times of the first and the last denial.
 type denials struct{ first, last time.Time }
 
 func (d *denials) note(at time.Time) {
@@ -63,7 +63,7 @@ func (d *denials) note(at time.Time) {
 	d.last = at
 }
 
-// A rule has one rule of the limiter, and the counts for this rule.
+// A rule describes one rule of the limiter, and has the counts for this rule.
 type rule struct {
 	index    int
 	name     string
@@ -76,8 +76,8 @@ type rule struct {
 	keys spread
 }
 
-// A Make is a function that makes a limiter with the given options. NewPlayer calls it a second time if the rules of
-// the first limiter show that the limiter needs an observer.
+// A Make is a function that makes a limiter with the given options. If the rules of this limiter show that it needs an
+// observer, NewPlayer calls the function again to make a limiter with an observer.
 type Make func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error)
 
 // NewPlayer returns a Player for a limiter that the function newLimiter makes. The limiter reads its time from the
@@ -99,7 +99,7 @@ func NewPlayer(clock *Clock, newLimiter Make, opts ...ratelimit.Option) (*Player
 		p.rules, p.byName[r.Name] = append(p.rules, made), made
 		shadows = shadows || made.shadow
 	}
-	if shadows { // only an observer receives the answers of all rules in shadow or advise mode
+	if shadows { // makes the limiter again, with an observer: only an observer gets all answers of rules in shadow or advise mode
 		if l, err = newLimiter(append(opts, ratelimit.WithObserver(p))...); err != nil {
 			return nil, err
 		}
@@ -108,15 +108,15 @@ func NewPlayer(clock *Clock, newLimiter Make, opts ...ratelimit.Option) (*Player
 	return p, nil
 }
 
-// Observe records the decision d if a rule in shadow or advise mode has made it. The decision is the answer to the current
-// request.
+// Observe records the decision d if a rule in shadow or advise mode has made it. Such a decision is an answer to the
+// current request.
 func (p *Player) Observe(_ context.Context, d ratelimit.Decision) {
 	if !d.Mode.Denies() {
 		p.shadows = append(p.shadows, d)
 	}
 }
 
-// Limiter returns the limiter of this Player. The limiter has decided all requests so far.
+// Limiter returns the limiter to which this Player sends the requests.
 func (p *Player) Limiter() *ratelimit.RateLimiter { return p.limiter }
 
 // play lets the limiter decide the request req, and counts the answer. The parameter named at is the time of the
@@ -167,7 +167,7 @@ func (p *Player) play(ctx context.Context, req *ratelimit.Request, at time.Time,
 func (p *Player) count(r *rule, res *ratelimit.Result, req *ratelimit.Request) {
 	r.requests++
 	switch {
-	case res.Limit < 0: // the key has no limit, so there is no part of it left to record
+	case res.Limit < 0: // the key has no limit, so there is no remaining part of a limit to record
 	case res.Allowed:
 		r.keys.note(r.hash(req), left(res.Remaining, res.Limit))
 	default:
@@ -199,11 +199,12 @@ func (r *rule) hash(req *ratelimit.Request) uint64 {
 	return h.bits()
 }
 
-// offender joins the index of the rule r and the name of a client into one text. The function offendersOf splits
-// such texts.
+// offender joins the index of the rule r and the name of a client into one text. The function offendersOf splits the text
+// again.
 func offender(r *rule, client string) string { return strconv.Itoa(r.index) + "\x00" + client }
 
-// A Run sends the requests of one or more logs to one limiter, or to two that are compared.
+// A Run sends the requests of one or more logs to one limiter. It can also send them to a second limiter, and compare the
+// answers of the two limiters.
 type Run struct {
 	clock     *Clock
 	player    *Player
@@ -216,9 +217,9 @@ type Run struct {
 	req       ratelimit.Request
 }
 
-// NewRun returns a Run for the Player p. If against is not nil, this second Player gets the same requests, and the
-// Run compares its answers with the answers of p. Both Players must use the same clock. If the function decisions is
-// not nil, the Run calls it with each request and the answer of p.
+// NewRun returns a Run for the Player p. If the argument against is not nil, it is a second Player with the same clock.
+// Both Players then get the same requests, and the Run compares their answers. If the function decisions is not nil, the
+// Run calls it with each request and the answer of p.
 func NewRun(clock *Clock, p, against *Player, decisions func(*accesslog.Entry, ratelimit.Result) error) *Run {
 	r := &Run{clock: clock, player: p, decisions: decisions}
 	if against != nil {
@@ -227,8 +228,8 @@ func NewRun(clock *Clock, p, against *Player, decisions func(*accesslog.Entry, r
 	return r
 }
 
-// Add sends one request to the limiters. If an earlier request had a later time, the clock does not step back. The
-// limiters then decide the request at that later time.
+// Add sends one request to the limiters. If an earlier request in the log has a later time, the clock does not step back:
+// the limiters decide as if the request came at that later time.
 func (r *Run) Add(ctx context.Context, e *accesslog.Entry) error {
 	if r.requests == 0 {
 		r.first = e.Time

@@ -16,21 +16,21 @@ import (
 type Report struct {
 	Requests  uint64        `json:"requests"`        // number of requests in the logs
 	From      time.Time     `json:"from"`            // time of the first request
-	To        time.Time     `json:"to"`              // latest time of a request
+	To        time.Time     `json:"to"`              // the latest of the times of all requests
 	Backward  uint64        `json:"outOfOrder"`      // requests that come after a request with a later time
-	Back      time.Duration `json:"outOfOrderMaxNs"` // longest time by which an out-of-order request is too early, in nanoseconds
+	Back      time.Duration `json:"outOfOrderMaxNs"` // longest time by which a request is earlier than a request before it, in nanoseconds
 	Unlimited uint64        `json:"unlimited"`       // requests to which no rule applies
 
 	Denied      uint64     `json:"denied"`                // requests that were denied
 	FirstDenied *time.Time `json:"firstDenied,omitempty"` // time of the first denial
 	LastDenied  *time.Time `json:"lastDenied,omitempty"`  // time of the last denial
-	Clients     Headroom   `json:"clients"`               // counts of clients: Denied of those with a denial, More of all others
+	Clients     Headroom   `json:"clients"`               // clients: the field Denied counts those with a denial, the field More all others
 
 	Rules     []Rule        `json:"rules"`        // in the order of the file
 	Spans     []Span        `json:"spans"`        // spans of time in which there was a request, in order
 	Width     time.Duration `json:"spanLengthNs"` // length of each span in nanoseconds
 	Offenders []Offender    `json:"offenders"`    // the clients with the most denials
-	Missed    uint64        `json:"missed"`       // a client whose denials are not counted had at most this many by each rule
+	Missed    uint64        `json:"missed"`       // each rule has denied a client at most this often if its denials are not counted
 
 	NotJudged []NotJudged `json:"notJudged,omitempty"` // rules that could not decide on all requests to which they apply
 
@@ -39,15 +39,15 @@ type Report struct {
 
 // A NotJudged says how many requests a rule did not decide on, because the log does not say enough about them.
 type NotJudged struct {
-	Rule     string `json:"rule"`               // name of the rule
+	Rule     string `json:"rule"`               // name of the rule that did not decide
 	Unit     string `json:"unit,omitempty"`     // what the rule counts; empty for requests
 	NoUnit   uint64 `json:"noUnit,omitempty"`   // requests without a cost in this unit
 	Duration uint64 `json:"duration,omitempty"` // requests that ran for an unknown time, if the rule limits how many run at once
 }
 
-// A Rule has the counts of one rule of the limiter. If several rules deny a request, the field Denied counts the
-// request only for the rule that the Result names. A rule in shadow or advise mode denies nothing: its field Denied counts
-// all requests that it would have denied.
+// A Rule has the counts of one rule of the limiter. If several rules deny a request, the Result names one of these rules,
+// and only this rule counts the request in its field Denied. A rule in shadow or advise mode denies nothing: its field
+// Denied counts all requests that it would have denied.
 type Rule struct {
 	Name        string     `json:"name"`                  // name of the rule
 	Shadow      bool       `json:"shadow,omitempty"`      // whether the rule is in shadow or advise mode
@@ -56,14 +56,14 @@ type Rule struct {
 	FirstDenied *time.Time `json:"firstDenied,omitempty"` // time of the first denial
 	LastDenied  *time.Time `json:"lastDenied,omitempty"`  // time of the last denial
 	Keys        Headroom   `json:"keys"`                  // how close the keys of the rule came to the limit
-	Overflowed  uint64     `json:"overflowed"`            // requests of keys that shared one limit, because there were too many keys
+	Overflowed  uint64     `json:"overflowed"`            // requests whose keys shared one limit, because the limiter had too many keys
 }
 
-// An Offender is a client that a rule has denied often. The number of denials may not be known exactly: it is at
-// most Denied, and at least Denied - Error.
+// An Offender is a client that a rule has denied often. The exact number of denials may not be known: it is at most
+// Denied, and at least Denied - Error.
 type Offender struct {
 	Client string `json:"client"` // name of the client
-	Rule   string `json:"rule"`   // name of the rule that denied it
+	Rule   string `json:"rule"`   // name of the rule that denied the client
 	Denied uint64 `json:"denied"` // largest possible number of denials
 	Error  uint64 `json:"error"`  // by how much the field Denied may be too high
 }
@@ -74,16 +74,16 @@ type Difference struct {
 	Both     uint64 `json:"both"`       // requests that both limiters denied
 	OnlyOne  Only   `json:"onlyFirst"`  // requests that only the first limiter denied
 	OnlyTwo  Only   `json:"onlySecond"` // requests that only the second limiter denied
-	Overflow bool   `json:"overflow"`   // whether keys of the second limiter shared one limit, because there were too many keys
+	Overflow bool   `json:"overflow"`   // whether the second limiter had too many keys, so that some keys shared one limit
 
 	NotJudged []NotJudged `json:"notJudged,omitempty"` // rules of the second limiter that could not decide on all requests
 }
 
-// An Only has the counts of the requests that one of two limiters denied and the other limiter granted.
+// An Only has the counts of the requests that one limiter denied and another limiter granted.
 type Only struct {
-	Denied    uint64       `json:"denied"`    // number of these requests
+	Denied    uint64       `json:"denied"`    // number of requests that only this limiter denied
 	Rules     []RuleDenied `json:"rules"`     // rules that denied these requests, the largest count first
-	Offenders []Offender   `json:"offenders"` // the clients with the most of these denials
+	Offenders []Offender   `json:"offenders"` // the clients that such requests came from most often
 }
 
 // A RuleDenied says how many of the requests in an [Only] were denied by one rule.
@@ -108,7 +108,8 @@ func (o *only) note(r *rule, client string) {
 	o.offenders.Add(offender(r, client), 1)
 }
 
-// A comparison sends the requests to a second limiter, and compares its answers.
+// A comparison sends the requests to a second limiter. It compares the second limiter's answers with the answers of the
+// first limiter.
 type comparison struct {
 	player             *Player
 	both               uint64
@@ -138,8 +139,8 @@ func (c *comparison) play(
 	return nil
 }
 
-// Report returns the results so far. Each list of offenders has at most top clients. The requests are counted by time
-// in at most maxSpans spans of time.
+// Report returns the results so far. Each list of clients with many denials has at most as many clients as the parameter
+// top says. The requests are counted by time in at most maxSpans spans of time.
 func (r *Run) Report(top, maxSpans int) Report {
 	p := r.player
 	out := Report{
@@ -181,8 +182,8 @@ func (d *denials) lastOf() *time.Time {
 	return &d.last
 }
 
-// overflowed returns, by name of the rule, how many requests counted against one limit that several keys share. A
-// limiter lets keys share a limit if it has too many keys.
+// overflowed returns, by name of the rule, how many requests were counted against a limit that several keys share. Keys
+// share a limit if the limiter has too many keys.
 func (p *Player) overflowed() map[string]uint64 {
 	by := make(map[string]uint64)
 	for _, s := range p.limiter.Stats() {
@@ -201,7 +202,8 @@ func (p *Player) notJudged() (list []NotJudged) {
 	return list
 }
 
-// offendersOf returns the clients with the highest counts in the counter c. It returns at most top clients.
+// offendersOf returns the clients with the highest counts in the counter c. The parameter top is the largest number of
+// clients to return.
 func (p *Player) offendersOf(c *topk.Counter, top int) []Offender {
 	out := []Offender{}
 	for _, item := range c.Top(top) {

@@ -13,8 +13,8 @@ type Span struct {
 	Denied   uint64    `json:"denied"`   // how many of the requests were denied
 }
 
-// widths has the lengths that spans of time may have, the shortest first. Each length is a multiple of the length
-// before. Longer spans have 2, 4, 8 and so on times the last length.
+// The variable widths has the lengths that spans of time may have, the shortest first. Each length is a multiple
+// of the length before it. There are also longer spans: 2, 4, 8 and so on times the last length.
 var widths = []time.Duration{
 	time.Hour, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour,
 }
@@ -26,10 +26,11 @@ func widthAt(i int) time.Duration {
 	return widths[i]
 }
 
-// maxSpans is the largest number of spans of time. When another span is needed, all spans are made longer instead.
+// maxSpans is the largest number of spans of time. If there would be more spans, all of them are made longer
+// instead.
 const maxSpans = 2048
 
-// A spans counts requests by time. Its zero value is ready for use.
+// The type spans counts requests by time. Its zero value is ready for use.
 type spans struct {
 	width int // the length of each span is widthAt(width)
 	at    map[int64]*Span
@@ -38,8 +39,8 @@ type spans struct {
 	begin int64
 }
 
-// The method span returns the Span to which the time ns belongs. The unit of ns is nanoseconds since the Unix
-// epoch.
+// The method span returns the Span to which a time belongs. The parameter ns is this time, in nanoseconds since
+// the Unix epoch.
 func (s *spans) span(ns int64) *Span {
 	if s.last != nil && s.begin <= ns && ns < s.ends {
 		return s.last
@@ -59,7 +60,8 @@ func (s *spans) span(ns int64) *Span {
 	return s.last
 }
 
-// wider returns the same counts in longer spans of time. The length of each new span is widthAt(width).
+// wider returns a copy in which the spans of time are longer and have the same counts in all. The length of each
+// new span is widthAt(width).
 func (s *spans) wider(width int) *spans {
 	out := &spans{width: width, at: make(map[int64]*Span)}
 	for _, i := range slices.Sorted(maps.Keys(s.at)) {
@@ -71,8 +73,8 @@ func (s *spans) wider(width int) *spans {
 	return out
 }
 
-// within returns at most n spans of time, in order, and the length of each. If there are more than n spans, it
-// joins spans.
+// within returns at most n spans of time, in order, and the length of each span. If there are more than n spans,
+// it first joins spans into longer ones.
 func (s *spans) within(n int) (list []Span, width time.Duration) {
 	for len(s.at) > n {
 		s = s.wider(s.width + 1)

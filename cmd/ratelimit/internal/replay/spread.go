@@ -6,13 +6,13 @@ package replay
 type spread struct {
 	slots []slot // hash table; its length is a power of two
 	n     int
-	level uint // a key is kept if its hash ends in at least this many zero bits: one key in 1<<level
+	level uint // number of zero bits in which the hash of a kept key must end: one key in 1<<level is kept
 }
 
 // A slot has one key of a spread. The slot is free if its hash is 0.
 type slot struct {
 	hash    uint64
-	minLeft uint16 // smallest fraction of the limit that was left, in thousandths, plus 1: 501 for a half; 0 after a denial
+	minLeft uint16 // 1 + the smallest fraction of the limit that was left, in thousandths: 501 for a half; 0 after a denial
 }
 
 const (
@@ -43,7 +43,7 @@ func (s *spread) note(hash uint64, minLeft uint16) {
 	at.minLeft = min(at.minLeft, minLeft)
 }
 
-// find returns the slot with this hash. If there is none, it returns the free slot in which to store the hash.
+// find returns the slot with this hash. If no slot has this hash, find returns the free slot in which to store it.
 func (s *spread) find(hash uint64) *slot {
 	mask := uint64(len(s.slots) - 1)
 	for i := hash >> 20 & mask; ; i = (i + 1) & mask {
@@ -53,8 +53,8 @@ func (s *spread) find(hash uint64) *slot {
 	}
 }
 
-// grow makes room for more keys. If the table has not reached its largest size, grow doubles it. Otherwise grow
-// drops half of the keys.
+// grow makes room for more keys. If the table is smaller than its largest size, grow doubles it. If it already has
+// its largest size, grow drops half of the keys.
 func (s *spread) grow() {
 	old := s.slots
 	if len(old) < 2*maxKept {
@@ -78,7 +78,7 @@ type Headroom struct {
 	Exact  bool   `json:"exact"`  // whether all keys were counted
 	Keys   uint64 `json:"keys"`   // number of keys
 	Denied uint64 `json:"denied"` // keys that were denied at least once
-	None   uint64 `json:"none"`   // keys that were never denied, but had nothing left
+	None   uint64 `json:"none"`   // keys that were never denied, but at some time had nothing left
 	Tenth  uint64 `json:"tenth"`  // keys whose lowest remaining amount was less than a tenth of the limit, but not 0
 	Fourth uint64 `json:"fourth"` // keys whose lowest remaining amount was at least a tenth and less than a quarter of the limit
 	Half   uint64 `json:"half"`   // keys whose lowest remaining amount was at least a quarter and less than half of the limit
@@ -112,7 +112,7 @@ func (s *spread) headroom() Headroom {
 }
 
 // left returns which fraction of the limit remains, in the form of the field slot.minLeft: in thousandths, plus 1. If
-// anything remains, the result stands for at least one thousandth: left(1, 5000) is 2.
+// anything remains, the fraction is at least one thousandth, so left(1, 5000) is 2.
 func left(remaining, limit int) uint16 {
 	if remaining <= 0 || limit <= 0 {
 		return 1
@@ -120,7 +120,7 @@ func left(remaining, limit int) uint16 {
 	return uint16(min(max(int64(remaining)*1000/int64(limit), 1), 1000)) + 1
 }
 
-// A hash is the hash of one or more texts in a row.
+// A hash is the hash of several texts that follow each other, or of one text.
 type hash uint64
 
 const noHash hash = 14695981039346656037 // start value of the hash function FNV-1a

@@ -13,23 +13,23 @@ type Rule struct {
 	Name      string              `json:"name"`           // name of the rule
 	Algorithm ratelimit.Algorithm `json:"algorithm"`      // algorithm of the rule
 	Rate      ratelimit.Rate      `json:"rate"`           // limit of each key
-	Mode      ratelimit.Mode      `json:"mode"`           // whether the rule denies requests; it does not in shadow or advise mode
+	Mode      ratelimit.Mode      `json:"mode"`           // whether the rule denies requests; a rule in shadow or advise mode does not
 	Unit      string              `json:"unit,omitempty"` // what the rule counts; empty for requests
 
 	Asked  int `json:"asked"`  // requests to which the rule applied
-	Denied int `json:"denied"` // how many of the Asked requests this rule denied; other rules may have denied them too
+	Denied int `json:"denied"` // how many of the Asked requests this rule denied; other rules may have denied the same requests
 	Keys   int `json:"keys"`   // number of keys that had a granted request; 0 in shadow or advise mode
 
 	// Window is the length of a window. The instant at the end of a window does not belong to the window. For a rule that
 	// limits how many requests run at once, Window is 0: MaxGranted and Bound then say how many units run at once.
 	Window     time.Duration `json:"windowNanoseconds"`
 	MaxGranted int           `json:"most"`  // most units that one key was granted in any window; 0 in shadow or advise mode
-	Bound      int           `json:"bound"` // most units that one key can be granted in any window, or -1 if there is no bound
+	Bound      int           `json:"bound"` // most units that one key can be granted in any window, whatever is sent; -1 if there is no bound
 
-	Peaks [Bins]int `json:"peaks"` // for each part of the duration: most units of one key in a window that ends in this part
+	Peaks [Bins]int `json:"peaks"` // most units of one key in a window that ends in this part, for each of the equal parts of the simulation
 
 	keys  []string // names of the parts of the rule's keys, such as "user"
-	cost  int      // how many units a request takes, if Unit is not empty
+	cost  int      // how many units of Unit a request takes; used only if Unit is not empty
 	grant map[string]*sum
 }
 
@@ -57,8 +57,8 @@ func (out *Outcome) addRule(r ratelimit.Rule, o Options) *Rule {
 func (r *Rule) holds() bool { return r.Algorithm == ratelimit.AlgorithmInFlight }
 
 // The method count counts a request to which the rule r applies. The argument res is the answer of this rule alone.
-// The argument charged says whether all rules granted the request. The argument bin is the index in r.Peaks for the
-// time of the request.
+// The argument charged says whether all rules have granted the request. The argument bin is the index in r.Peaks of
+// the time at which the request was sent.
 func (r *Rule) count(request *traffic.Request, res *ratelimit.Result, charged bool, bin int) {
 	r.Asked++
 	if !res.Allowed {
@@ -78,7 +78,7 @@ func (r *Rule) count(request *traffic.Request, res *ratelimit.Result, charged bo
 	if r.Unit != "" {
 		cost = r.cost
 	}
-	n := res.Limit - res.Remaining // how many units are running, with this request
+	n := res.Limit - res.Remaining // how many units are running, including this request
 	if !r.holds() {
 		n = s.add(request.At, cost, r.Window-1)
 	}
@@ -108,8 +108,8 @@ func (r *Rule) key(request *traffic.Request) string {
 	return b.String()
 }
 
-// A sum adds up the units that a key was granted in an interval. The interval ends at the last grant. The instants
-// at its start and its end belong to the interval.
+// A sum adds up the units that a key was granted in an interval. The last grant is the end of the interval. The
+// instants at which the interval starts and ends belong to it.
 type sum struct {
 	grants []grant // all grants in order of time; the grants before the index first are outside the interval
 	first  int     // index of the first grant in the interval
@@ -122,8 +122,8 @@ type grant struct {
 	units int
 }
 
-// add records a grant of these units. The argument named at is the time of the grant, which must not be before the
-// grant added last. The result is the sum of all units in the interval of the given length that ends at this grant.
+// add records that the given units were granted at the given time. This time must not be before the time of the
+// previous grant. The result is the sum of all units in the interval of the given length that ends at this grant.
 // The largest of all results is the largest sum for any interval of this length.
 func (s *sum) add(at time.Duration, units int, length time.Duration) int {
 	if last := len(s.grants) - 1; last >= s.first && s.grants[last].at == at {

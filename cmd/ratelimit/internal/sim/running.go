@@ -8,14 +8,14 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// running are the granted requests that have not ended yet. The one that ends next comes first. It implements
-// heap.Interface.
+// The type running is a heap of the granted requests that have not ended yet. The request that ends next comes first.
+// The type implements heap.Interface.
 type running []runs
 
-// A runs is one granted request that has not ended yet.
+// The type runs is one granted request that has not ended yet.
 type runs struct {
 	end   time.Duration // when it ends, as time since the start
-	order int           // of two requests that end at the same time, the one with the smaller order ends first
+	order int           // if two requests end at the same time, the request with the smaller order ends first
 	held  *ratelimit.Reservation
 }
 
@@ -37,8 +37,8 @@ func (q *running) Pop() any {
 	return x
 }
 
-// end ends the requests whose end is not after the given time since the start. So if a request arrives at the instant
-// at which another one ends, the other one no longer counts as running.
+// The method end ends all requests that end at the given time or before. The time is counted from the start. So if
+// one request ends at the instant at which another request arrives, the first one no longer counts as running.
 func (q *running) end(clock *ratelimit.FakeClock, start time.Time, at time.Duration) error {
 	for len(*q) > 0 && (*q)[0].end <= at {
 		r := heap.Pop(q).(runs)
@@ -55,14 +55,14 @@ type asker struct {
 	limiter *ratelimit.RateLimiter
 	clock   *ratelimit.FakeClock
 	options *Options
-	holds   bool // whether a rule limits how many requests run at once, so that requests must be reserved and ended
+	holds   bool // true: a rule limits how many requests run at once, so each request is reserved and later ended
 	running running
 	granted int
 	each    []ratelimit.Result
 }
 
 // ask sends a request to the limiter, at the given time since the start. It returns the answer to the request, and a
-// slice with the answers of the single rules. The next call may overwrite this slice.
+// slice with the answer of each rule. The next call may overwrite this slice.
 func (a *asker) ask(ctx context.Context, req ratelimit.Request, at time.Duration) (ratelimit.Result, []ratelimit.Result, error) {
 	start := a.options.Start
 	if err := a.running.end(a.clock, start, at); err != nil {
@@ -74,7 +74,7 @@ func (a *asker) ask(ctx context.Context, req ratelimit.Request, at time.Duration
 		a.each = each
 		return res, each, err
 	}
-	held, err := a.limiter.Reserve(ctx, req, time.Microsecond) // no units are given back, so the time in which they could be does not matter
+	held, err := a.limiter.Reserve(ctx, req, time.Microsecond) // the term of the reservation does not matter, as no units are given back
 	if err != nil {
 		return ratelimit.Result{}, nil, err
 	}

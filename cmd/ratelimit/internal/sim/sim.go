@@ -11,26 +11,26 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/traffic"
 )
 
-// Bins is the number of equal parts into which the duration is divided for counting. It has many divisors, so that
-// a picture can join the parts to fewer and longer parts.
+// Bins is the number of equal parts into which the duration of a simulation is divided for counting. It has many divisors, so
+// that a picture can join the parts to fewer and longer parts.
 const Bins = 240
 
 // A Target is a limiter to which the traffic is sent.
 type Target struct {
 	Name string                                                                         // name of the limiter in the Outcome
-	New  func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error)                 // makes the limiter, with these options
-	See  func(request traffic.Request, result ratelimit.Result, all []ratelimit.Result) // called with each answer; may be nil
+	New  func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error)                 // makes the limiter, with the given options
+	See  func(request traffic.Request, result ratelimit.Result, all []ratelimit.Result) // gets each answer; may be nil
 }
 
 // Options has the settings of one run of a simulation.
 type Options struct {
 	Start       time.Time     // time that the clock shows at the start
 	Duration    time.Duration // length of time in which clients send requests
-	Window      time.Duration // length of the windows in which grants are summed; 0 means the Per of each rule
+	Window      time.Duration // length of the windows in which grants are summed; 0 means that each rule uses its own Per
 	MaxRequests int           // largest number of requests; Run fails if there are more
 
 	Costs []ratelimit.Cost // what each request costs in other units than requests
-	Hold  time.Duration    // how long each granted request runs, for rules that limit how many run at once; 0: it ends at once
+	Hold  time.Duration    // how long each granted request runs (0: it ends at once), for rules that limit how many run at once
 }
 
 // An Outcome has the counts of one run of a simulation.
@@ -39,7 +39,7 @@ type Outcome struct {
 	Offered  int    `json:"offered"`  // requests that were sent, including those that were sent again
 	Admitted int    `json:"admitted"` // how many of the Offered requests were granted
 	Denied   int    `json:"denied"`   // how many of the Offered requests were denied
-	Busy     int    `json:"busy"`     // how many of the Denied requests were denied only because others were running
+	Busy     int    `json:"busy"`     // how many of the Denied requests were denied only because other requests were running
 
 	AttackOffered  int `json:"attackOffered,omitempty"`  // how many of the Offered requests the attacker sent
 	AttackAdmitted int `json:"attackAdmitted,omitempty"` // how many of the Admitted requests the attacker sent
@@ -51,7 +51,7 @@ type Outcome struct {
 	LongestDelay time.Duration `json:"longestDelayNanoseconds"` // longest Delay of a granted request
 
 	Rules []*Rule   `json:"rules"` // counts of each rule; the default rule comes last
-	Bins  [Bins]Bin `json:"bins"`  // counts for each of the equal parts of the duration
+	Bins  [Bins]Bin `json:"bins"`  // counts of requests for each of the equal parts of the duration
 }
 
 // A Bin has the counts of requests in one of the equal parts of the duration.
@@ -63,7 +63,7 @@ type Bin struct {
 // ErrTooMany is returned by Run if there are more requests than Options.MaxRequests.
 var ErrTooMany = errors.New("too many requests")
 
-// Run makes the limiter of the target, sends the stream to it, and returns the counts.
+// Run makes the limiter of the target, and sends the requests of the stream to it. It returns the counts.
 func Run(ctx context.Context, target Target, stream traffic.Stream, o Options) (*Outcome, error) {
 	clock := ratelimit.NewFakeClock(o.Start)
 	shadows := make(shadowObserver)
@@ -99,7 +99,7 @@ func Run(ctx context.Context, target Target, stream traffic.Stream, o Options) (
 		}
 		out.count(&r, &res, o)
 		for i := range each {
-			if rule := byName[each[i].Rule]; rule.Mode.Denies() { // the shadowObserver has counted the answers of the other rules
+			if rule := byName[each[i].Rule]; rule.Mode.Denies() { // rules that deny nothing are counted by the shadowObserver
 				rule.count(&r, &each[i], res.Allowed, out.bin(r.At, o))
 			}
 		}
@@ -159,7 +159,7 @@ func (out *Outcome) count(r *traffic.Request, res *ratelimit.Result, o Options) 
 // the counts of the rule.
 type shadowObserver map[string]*Rule
 
-// Observe implements the interface ratelimit.Observer.
+// Observe counts the decision d if its rule is in shadow or advise mode.
 func (s shadowObserver) Observe(_ context.Context, d ratelimit.Decision) {
 	if d.Mode.Denies() {
 		return
@@ -170,7 +170,7 @@ func (s shadowObserver) Observe(_ context.Context, d ratelimit.Decision) {
 	}
 }
 
-// AlignedStart returns an instant at which a window begins. The length of the windows is per.
+// AlignedStart returns an instant at which a window of the given length begins.
 func AlignedStart(per time.Duration) time.Time {
 	base := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 	if per <= 0 || per > traffic.MaxDuration {

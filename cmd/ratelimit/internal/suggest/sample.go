@@ -33,8 +33,8 @@ const (
 )
 
 // A Sample keeps a bounded number of requests. If there are too many requests, it keeps only the requests of half
-// of all clients, then of a quarter of all clients, and so on. For each of these clients, it keeps all requests.
-// The hash of a client's name decides whether the client's requests are kept.
+// of all clients, then of a quarter of all clients, and so on. The hash of a client's name decides whether the
+// Sample keeps the client's requests. It keeps all requests of the client, or none.
 type Sample struct {
 	maxRequests int
 	level       uint // only the requests of one client in 1<<level are kept
@@ -55,7 +55,7 @@ func NewSample(maxRequests int) *Sample {
 	return &Sample{maxRequests: maxRequests, ids: make(map[string]uint32), endpoints: make([]endpoint, 1)}
 }
 
-// Add counts a request. It also keeps the request, unless the Sample keeps none of this client's requests.
+// Add counts a request. If the Sample keeps the requests of this client, Add also keeps this request.
 func (s *Sample) Add(r *Request) {
 	s.requests++
 	id := s.id(r.Endpoint)
@@ -89,8 +89,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>32
 }
 
-// id returns the index in s.endpoints of the endpoint with this name. If the name is new, id first adds it. The
-// index is 0 if no rule can be written for this endpoint.
+// id returns the index in s.endpoints of the endpoint with this name. If the name is new, id first adds it. If the
+// name is too long or cannot be the endpoint of a rule, the index is 0.
 func (s *Sample) id(name string) uint32 {
 	if id, ok := s.ids[name]; ok {
 		return id
@@ -107,8 +107,8 @@ func (s *Sample) id(name string) uint32 {
 	return id
 }
 
-// prune removes the half of the endpoints that had the fewest requests. The requests of a removed endpoint count
-// for the endpoint with the index 0.
+// prune removes the half of the endpoints that had the fewest requests. The requests of a removed endpoint are
+// then counted in the first entry, together with the requests to all other endpoints without an entry.
 func (s *Sample) prune() {
 	order := make([]int, len(s.endpoints)-1)
 	for i := range order {
@@ -133,7 +133,8 @@ func (s *Sample) prune() {
 	})
 }
 
-// rewrite removes all events for which the given function returns false. This function may change an event.
+// rewrite calls the given function with each event. It removes an event if the function returns false. The
+// function may also change the event.
 func (s *Sample) rewrite(keep func(e *event) bool) {
 	old := s.events
 	s.events, s.n = nil, 0
@@ -144,7 +145,7 @@ func (s *Sample) rewrite(keep func(e *event) bool) {
 			if !keep(&e) {
 				continue
 			}
-			if to == len(s.events) { // the chunk old[to] can be overwritten, as all its events were read
+			if to == len(s.events) { // the slice old[to] can be overwritten, because all its events were read
 				s.events = append(s.events, old[to][:0])
 			}
 			if s.events[to] = append(s.events[to], e); len(s.events[to]) == chunk {
@@ -155,23 +156,24 @@ func (s *Sample) rewrite(keep func(e *event) bool) {
 	}
 }
 
-// Part says for how many of the clients the Sample keeps requests: 1 means all clients, 2 means one client in two,
-// 4 means one in four, and so on.
+// Part says what part of the clients the Sample keeps: 1 means that it keeps the requests of all clients, 2 of one
+// client in two, 4 of one client in four, and so on.
 func (s *Sample) Part() uint64 { return 1 << s.level }
 
-// A Group has the requests to one endpoint, or to all endpoints that have no Group of their own.
+// A Group has the requests to one endpoint. One further Group may have the requests to all other endpoints.
 type Group struct {
-	Endpoint string // name of the endpoint; empty for the Group of all endpoints that have no Group of their own
+	Endpoint string // name of the endpoint; empty for the Group of all endpoints that do not have their own Group
 	Requests uint64 // number of requests, including those that were not kept
 	Clients  int    // number of clients whose requests were kept
 
 	events   []event
 	names    []string // for each client, the hash of its name as 8 bytes; event.client is the index in this slice
-	maxUnits uint64   // largest sum of the units of one client
+	maxUnits uint64   // largest number of units that the requests of one client cost in all
 }
 
-// Groups returns a group for each of the endpoints with the most requests. It returns at most top of these groups.
-// A last group has the requests to all remaining endpoints, if there are any. After the call, the Sample is empty.
+// Groups returns a Group for each of the endpoints with the most requests, but at most as many as the parameter
+// top says. If there are other endpoints, one more Group has the requests to all of them. After the call, the
+// Sample is empty.
 func (s *Sample) Groups(top int) []*Group {
 	order := make([]int, len(s.endpoints)-1)
 	for i := range order {
@@ -209,7 +211,7 @@ func (s *Sample) Groups(top int) []*Group {
 			g := of[e.endpoint]
 			g.events = append(g.events, e)
 		}
-		s.events[i] = nil // frees the chunk, as its events were copied
+		s.events[i] = nil // makes the memory of these events free, because they were copied
 	}
 	s.events = nil
 	for _, g := range groups {
@@ -239,7 +241,7 @@ func (g *Group) number() {
 		g.maxUnits = max(g.maxUnits, total[id])
 	}
 	g.Clients = len(ids)
-	names := string(all) // one allocation for the texts of all clients
+	names := string(all) // this allocates memory only once for the texts of all clients
 	for i := range len(ids) {
 		g.names = append(g.names, names[8*i:8*i+8])
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A Goal says how many requests and how many clients a limit may deny.
+// A Goal says how many requests and how many clients a limit may deny, at most.
 type Goal struct {
 	Requests, Clients func(n uint64) uint64 // return how many of n requests, or of n clients, may be denied
 }
@@ -28,7 +28,7 @@ func (c *clock) set(ns int64) {
 	}
 }
 
-// A limiter is a limiter of one of the five algorithms.
+// A limiter has the methods that this package needs from a limiter of any of the five algorithms.
 type limiter interface {
 	Take(ctx context.Context, key string, n int) (ratelimit.Result, error)
 	Allow(key string) ratelimit.Result
@@ -53,14 +53,15 @@ func newLimiter(a ratelimit.Algorithm, r ratelimit.Rate, opts ...ratelimit.Optio
 // maxLogged is the largest limit that is tried for a sliding window log, because a log stores the time of each grant.
 const maxLogged = 65_536
 
-// Smallest returns a limit in requests every per, for the given algorithm. This limit meets the goal, and a limit that
-// is lower by one denies more than the goal allows. The result is 0 if no limit of this algorithm meets the goal.
+// Smallest returns a limit for the given algorithm. The limit is a number of requests in each period per. This limit
+// meets the goal, and a limit that is lower by one denies more than the goal allows. If no limit of this algorithm
+// meets the goal, the result is 0.
 func (g *Group) Smallest(ctx context.Context, a ratelimit.Algorithm, per time.Duration, goal Goal) (int, error) {
 	maxLimit := int(min(max(g.maxUnits, 1), math.MaxInt32))
 	if a == ratelimit.AlgorithmSlidingWindowLog {
 		maxLimit = min(maxLimit, maxLogged)
 	}
-	low, high := 0, 1 // low is a limit that does not meet the goal
+	low, high := 0, 1 // low is always a limit that does not meet the goal
 	for {
 		ok, err := g.meets(ctx, a, ratelimit.Rate{Requests: high, Per: per}, goal)
 		if err != nil {

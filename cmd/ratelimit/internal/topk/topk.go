@@ -34,7 +34,7 @@ type Item struct {
 	Count, Error uint64 // Count is the largest possible count; it is too high by at most Error
 }
 
-// New returns a Counter for a fixed number of names. This number is size, and must be at least 1.
+// New returns a Counter that counts at most size names at a time. The size must be at least 1.
 func New(size int) *Counter { return &Counter{size: size, of: make(map[string]*entry)} }
 
 // Add counts a name n times.
@@ -62,8 +62,8 @@ func (c *Counter) Add(name string, n uint64) {
 	c.down(e.at)
 }
 
-// Top returns those n names that have the highest counts, highest first. Names with equal counts are in
-// alphabetical order.
+// Top returns the n names with the highest counts, highest first. Names with equal counts are in alphabetical
+// order.
 func (c *Counter) Top(n int) []Item {
 	items := make([]Item, len(c.heap))
 	for i, e := range c.heap {
@@ -84,7 +84,7 @@ func (c *Counter) Top(n int) []Item {
 // Total returns the sum of the counts of all names.
 func (c *Counter) Total() uint64 { return c.total }
 
-// Missed returns the largest number of times that a name without a counter can have been counted.
+// Missed returns the largest count that a name without a counter can have.
 func (c *Counter) Missed() uint64 {
 	if len(c.heap) < c.size {
 		return 0

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// ended is an instant that is later than the end of any traffic.
+// The constant ended is an instant that is later than the end of any traffic.
 const ended = time.Duration(math.MaxInt64)
 
-// A pattern is a function that returns, for the client s, another function. Each call of that other function returns
-// the time of the client's next request.
+// A pattern is a function that returns another function, for one client. Each call of the returned function returns the
+// time of the client's next request.
 type pattern func(c *Config, s *source) func() time.Duration
 
 // The method pattern returns the pattern of the shape c.Shape, or nil if there is no such shape.
@@ -20,8 +20,9 @@ func (c *Config) pattern() pattern {
 	}[c.Shape]
 }
 
-// scaled returns the time in which a client sends n requests, if it sends the given number of requests every per. This
-// is n·per/requests, rounded down. If it is too large for a time.Duration, scaled returns the constant ended.
+// scaled returns the time in which a client sends n requests. The rate of the client is the given number of requests in
+// each period per. The time is n·per/requests, rounded down. If it is too large for a time.Duration, scaled returns the
+// constant ended.
 func scaled(n uint64, per time.Duration, requests uint64) time.Duration {
 	hi, lo := bits.Mul64(n, uint64(per))
 	if hi >= requests {
@@ -31,8 +32,9 @@ func scaled(n uint64, per time.Duration, requests uint64) time.Duration {
 	return time.Duration(min(at, uint64(ended)))
 }
 
-// phase returns the time at which a client begins to send. A single client begins at 0. Of several clients, each begins
-// at a random time from 0 up to the duration between, so that they do not all send at the same instants.
+// phase returns the time at which a client begins to send. If there is only one client, it begins at 0. If there are
+// several clients, each begins at a random time below the given duration, so that they do not all send at the same
+// instants.
 func (c *Config) phase(s *source, between time.Duration) time.Duration {
 	if c.Clients == 1 || between < 1 {
 		return 0
@@ -90,8 +92,8 @@ func onOff(c *Config, s *source) func() time.Duration {
 	}
 }
 
-// ramp sends the requests so that the rate grows linearly. The k-th of all requests is sent at the time
-// duration·√(k/all).
+// ramp sends the requests so that the rate grows linearly. Of n requests, it sends the k-th at the time
+// duration·√(k/n).
 func ramp(c *Config, s *source) func() time.Duration {
 	all := float64(c.Duration) / float64(c.Per) * float64(c.Requests)
 	from := c.phase(s, scaled(1, c.Per, uint64(c.Requests)))

@@ -25,11 +25,12 @@ type Request struct {
 
 // A Stream is a sequence of requests.
 type Stream interface {
-	// Next returns the next request, or false if there are no more.
+	// Next returns the next request, or false if there are no more requests.
 	Next() (Request, bool)
 
 	// Answer tells the Stream how the last request was answered. If the request was denied, retryAfter is the time
-	// after which the client may send this request again. If retryAfter is negative, the client may never do so.
+	// after which the client may send this request again. If retryAfter is negative, the client may never send it
+	// again.
 	Answer(allowed bool, retryAfter time.Duration)
 }
 
@@ -42,7 +43,7 @@ const (
 	Steady  Shape = "steady"  // single requests at equal distances
 	Poisson Shape = "poisson" // single requests at random, independent of each other
 	Bursts  Shape = "bursts"  // Burst requests at once, then no request until the next burst
-	OnOff   Shape = "onoff"   // twice the average rate for a tenth of the duration, then no requests for an equal time
+	OnOff   Shape = "onoff"   // twice the average rate for a tenth of Config.Duration, then no requests for as long, and so on
 	Ramp    Shape = "ramp"    // a rate that grows from 0 to twice the average
 	Attack  Shape = "attack"  // like Poisson; in addition, an attacker sends many requests, each with a new client name
 	Edge    Shape = "edge"    // at each multiple of Per: Burst requests one nanosecond before this instant, and Burst requests at it
@@ -72,7 +73,7 @@ type Config struct {
 	Per        time.Duration // each client sends Requests requests in this time; longer than zero
 	Burst      int           // number of requests that a client sends at once; used only by the shapes Bursts and Edge
 	Clients    int           // number of clients, without the attacker
-	Endpoints  []string      // names of the endpoints; each request is sent to a random one
+	Endpoints  []string      // names of the endpoints; each request is sent to one of them, chosen at random
 	Cost       int           // how many units of a limit each request uses up
 	Duration   time.Duration // length of the traffic; all requests are sent before its end
 	Retry      Retry         // what clients do after a denial
@@ -142,22 +143,23 @@ func New(c Config) Stream {
 	return t
 }
 
-// A source makes the requests of one client, one after the other. Its Request has the client's name and address.
+// A source makes the requests of one client, one after the other. The embedded Request holds the client's name and
+// address.
 type source struct {
 	Request
 	random *rand.Rand
-	next   func() time.Duration // returns the time of the client's next request, leaving out retries
+	next   func() time.Duration // returns the time of the client's next request, without the requests that are sent again
 	obeys  bool
 }
 
-// A pending is a request that has not been sent yet.
+// The type pending is a request that has not been sent yet.
 type pending struct {
 	Request
 	from  *source
-	order uint64 // of two requests at the same time, the one with the smaller order is sent first
+	order uint64 // if two requests have the same time, the request with the smaller order is sent first
 }
 
-// The type named traffic is the Stream that the function New returns.
+// The type traffic is the Stream that the function New returns.
 type traffic struct {
 	config Config
 	queue  queue
@@ -165,8 +167,8 @@ type traffic struct {
 	last   pending
 }
 
-// push adds the next request of the client s to the queue. It adds nothing if this request would come after the end
-// of the traffic.
+// push adds the next request of the client s to the queue. If this request would come after the end of the traffic,
+// push adds nothing.
 func (t *traffic) push(s *source) {
 	r := s.Request
 	if r.At = s.next(); r.At >= t.config.Duration || r.At < 0 {
@@ -187,7 +189,7 @@ func (t *traffic) add(r Request, from *source) {
 	heap.Push(&t.queue, pending{r, from, t.orders})
 }
 
-// Next implements the interface Stream.
+// Next returns the next request of the traffic, or false if there are no more requests.
 func (t *traffic) Next() (Request, bool) {
 	if len(t.queue) == 0 {
 		return Request{}, false
@@ -199,7 +201,8 @@ func (t *traffic) Next() (Request, bool) {
 	return t.last.Request, true
 }
 
-// Answer implements the interface Stream. The attacker never sends a denied request again.
+// Answer tells the traffic whether the last request was allowed. If it was denied, the client may send it again
+// later. The attacker never sends a denied request again.
 func (t *traffic) Answer(allowed bool, retryAfter time.Duration) {
 	if allowed || t.config.Retry == None || t.last.Attack {
 		return

@@ -21,7 +21,7 @@ type Box struct {
 // Texts returns the boxes of all texts in the picture svg, and the size of the picture in pixels.
 func Texts(svg []byte) (boxes []Box, width, height float64, err error) {
 	d := xml.NewDecoder(strings.NewReader(string(svg)))
-	var at map[string]string // attributes of the text element that is being read; nil outside of text elements
+	var at map[string]string // attributes of the text element that is being read; nil if no text element is being read
 	for {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {

@@ -1,0 +1,58 @@
+package match
+
+import "math"
+
+// Rules are all rules of a limiter: in their order, by their endpoints and by their names. They never change: the
+// method With returns other Rules, which share memory with the old ones where both are the same.
+type Rules[R Listed, G any] struct {
+	List[R]
+	Set[R, G]
+
+	names Map[R]
+}
+
+// NewRules returns the Rules of the given rules, which are in no other Rules yet. The default rule is the last one. The
+// function build makes a value from the rules that apply to an endpoint, see New.
+func NewRules[R Listed, G any](rules []R, build func(rules []R) G) Rules[R, G] {
+	names := make(map[string]R, len(rules))
+	for i, r := range rules {
+		m := r.member()
+		if m.Index = int32(i); r.Place().Default {
+			m.Index = math.MaxInt32
+		}
+		names[r.RuleName()] = r
+	}
+	return Rules[R, G]{rules, New(rules, build), MapOf(names)}
+}
+
+// Named returns the rule with this name, or the zero R.
+func (rs *Rules[R, G]) Named(name string) R {
+	r, _ := rs.names.Get(name)
+	return r
+}
+
+// Names returns the names of all rules, in their order.
+func (rs *Rules[R, G]) Names() []string {
+	names := make([]string, len(rs.List))
+	for i, r := range rs.List {
+		names[i] = r.RuleName()
+	}
+	return names
+}
+
+// With returns Rules in which the rule in the parameter to, which is in no other Rules yet, takes the place of the rule
+// in the parameter from. If from is the zero R, the new rule is added behind all others but the default rule. If to is
+// the zero R, the old rule is only removed. rs must be the newest Rules.
+func (rs *Rules[R, G]) With(from, to R) Rules[R, G] {
+	var none R
+	next, index := rs.List.with(from, to)
+	names := rs.names
+	if from != none {
+		names = names.Without(from.RuleName())
+	}
+	if to != none {
+		to.member().Index = index
+		names = names.With(to.RuleName(), to)
+	}
+	return Rules[R, G]{next, rs.Set.Replace(from, to), names}
+}
