@@ -59,6 +59,15 @@ func TestWindowStored(t *testing.T) {
 	require.Equal(t, 2, take(t, s, ask(fixed, ratelimit.PerDay(10), 1)).Remaining, "the rate has no Window any more")
 	require.Equal(t, fmt.Sprintf("86400000000 %d 7 8", clock.Now().Unix()), stored())
 
+	for _, zone := range []string{"Europe/London", "Pacific/Apia"} {
+		take(t, s, ask(fixed, ratelimit.Rate{Requests: 10, Window: ratelimit.Calendar("day", zone)}, 0))
+		require.Equal(t, fmt.Sprintf("86400000000 %d 7 8", clock.Now().Unix()), stored(), "a look changes nothing")
+	}
+	take(t, s, ask(fixed, day, 10))
+	require.Regexp(t, "^day_Europe/Berlin .* 8 ", stored(), "a denial changes the windows")
+	take(t, s, ask(fixed, ratelimit.Rate{Requests: 10, Window: "day Pacific/Apia"}, 10))
+	require.Regexp(t, "^day_Pacific/Apia .* 8 ", stored())
+
 	found, ok := s.Stored(key)
 	require.True(t, ok)
 	require.Equal(t, fixed, found.Ask.Algorithm)
@@ -207,10 +216,10 @@ func TestNothingIsChargedOutside(t *testing.T) {
 	onServers(t, func(t *testing.T, connect func() redis.UniversalClient) {
 		server := ratelimit.NewFakeClock(berlin(t, "2026-03-31 23:59:59.999999"))
 		right := newStore(t, connect(), redisstore.WithClock(server), redisstore.WithDenialCache(0))
+		const most = 1 << 20
 		used := 0
 		check := func(n int, res []ratelimit.Result) {
 			t.Helper()
-			const most = 1 << 20
 			used += n
 			for i, r := range res {
 				require.True(t, r.Allowed)
@@ -270,13 +279,17 @@ func TestNothingIsChargedOutside(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 999, res[2].Remaining, "it is April")
 		require.Equal(t, berlin(t, "2026-05-01 00:00:00").Sub(server.Now()), res[3].ResetAfter)
-		require.NoError(t, off().Settle(t.Context(), func() []ratelimit.Ask {
-			for i := range reserved {
-				reserved[i].N, reserved[i].Charged = 20, 0
-			}
-			return reserved
-		}()))
+		for i := range reserved {
+			reserved[i].N, reserved[i].Charged = 20, 0
+		}
+		require.NoError(t, off().Settle(t.Context(), reserved))
 		require.Equal(t, []int{979, 979}, remaining(t, right, ownAndAllMonthly(0))[2:], "further units are charged in April")
+		server.Set(berlin(t, "2026-05-01 00:00:00"))
+		require.NoError(t, off().Settle(t.Context(), reserved))
+		require.Equal(t, []int{most - 20, most - 20, 980, 980}, remaining(t, right, ownAndAllMonthly(0)), "and in May, once")
+		carried := ask(fixed, firstUse(1000), 0)
+		carried.Rule, carried.Key, carried.Client = reserved[3].Rule, reserved[3].Key, reserved[3].Client
+		require.Equal(t, 980, take(t, right, carried).Remaining, "the server knows the window in which they are charged")
 	})
 }
 
