@@ -31,7 +31,10 @@ local fixed = {heal = window_heal}
 
 -- In a fixed window, s.window and c.window are nil for windows since the epoch, and otherwise the first word
 -- of the stored state. s.per is nil for a calendar. s.begin and s.ends are the window that contains s.last.
--- They are nil if it can be computed from s.last, or if there is none.
+-- They are nil if it can be computed from s.last, or if there is none: a window that begins with the first use
+-- has not begun if s.used is 0, and s.last is then long_ago.
+
+local long_ago = -4503599627370496
 
 local function encode_fixed(s)
   local seconds, micros = divide(s.last, 1e6)
@@ -62,6 +65,8 @@ function fixed.load(key)
     s.begin, s.ends = s.begin * 1e6, s.ends * 1e6
   elseif s.used > 0 then
     s.begin, s.ends = s.last, s.last + s.per
+  else
+    s.last = long_ago
   end
   return s
 end
@@ -90,11 +95,12 @@ function fixed.used(s, c, now)
   return s.last >= begin and s.used or 0, begin, ends
 end
 
--- keep stores in s that the window from begin to ends contains now, and that used units are charged in it.
+-- keep_count stores in s that the window from begin to ends contains now, and that used units are charged in it.
 local function keep_count(s, now, used, begin, ends)
-  s.last, s.used = now, used
-  if s.window then s.begin, s.ends = begin, ends end
-  if s.window and s.per then s.last = begin end
+  s.last, s.used, s.begin, s.ends = now, used, nil, nil
+  if not s.window then return end
+  if not s.per or used > 0 then s.begin, s.ends = begin, ends end
+  if s.per then s.last = s.begin or long_ago end
 end
 
 -- adopt changes s to the windows in c, and reports whether these are others. The count of the old
@@ -107,7 +113,7 @@ function fixed.adopt(s, c, now)
   end
   s.dropped, s.marked = s.dropped or s.marked, nil -- units of a window that has another length now cannot be told apart
   local used = fixed.used(s, c, now)
-  s.last, s.window, s.per, s.begin, s.ends = now, c.window, c[2], nil, nil
+  s.window, s.per, s.begin, s.ends = c.window, c[2], nil, nil
   keep_count(s, now, used, fixed.span(s, c, now))
   return true
 end
