@@ -11,6 +11,7 @@ do
       framed(config, ARGV[v + 2])
       if state and heals then kind.heal(state, now) end
       state = state or kind.fresh(config, now, KEYS[i])
+      fixed.adopt(state, config, now) -- a copy, which is not stored
       if config.edges then need_edges(i, state, config, max(now, state.last)) end
     end
   end
