@@ -405,6 +405,28 @@ func TestWindowsKeepNothingInTheProcess(t *testing.T) {
 	require.Equal(t, ratelimit.ReasonPenalty, take(t, s, u).Reason, "each denial is a strike")
 }
 
+// TestFurtherUnitsAfterTheCalendarChanged charges further units at another Window than that of the state. They go into the
+// window of the state while it lasts, and then into one of the new Window.
+func TestFurtherUnitsAfterTheCalendarChanged(t *testing.T) {
+	client := startReal(t).client(t)
+	clock := ratelimit.NewFakeClock(berlin(t, "2026-10-24 12:00:00"))
+	s := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))
+	day := ratelimit.Rate{Requests: 10, Window: "day Europe/Berlin"}
+	for _, rate := range []ratelimit.Rate{monthly(10), firstUse(10), ratelimit.PerDay(10)} {
+		clock.Set(berlin(t, "2026-10-24 12:00:00"))
+		take(t, s, ask(fixed, day, 3))
+		more := ask(fixed, rate, 2)
+		more.Receipt = 7
+		require.NoError(t, s.Settle(t.Context(), []ratelimit.Ask{more}))
+		require.Equal(t, 5, left(t, s, ask(fixed, day, 0)))
+		clock.Set(berlin(t, "2026-10-25 00:00:01"))
+		require.NoError(t, s.Settle(t.Context(), []ratelimit.Ask{more}))
+		require.Equal(t, 8, left(t, s, ask(fixed, rate, 0)), rate)
+		require.Equal(t, 8, left(t, s, ask(fixed, day, 0)), "%v: the count is carried", rate)
+		require.NoError(t, s.Reset(t.Context(), []ratelimit.Ask{more}))
+	}
+}
+
 // TestWindowClockHeals sets the server's clock ahead by mistake, and back. A key that was charged meanwhile is moved to now:
 // its units stay used, but for no longer than a window.
 func TestWindowClockHeals(t *testing.T) {

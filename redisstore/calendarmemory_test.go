@@ -123,6 +123,7 @@ func (p *windowPlay) play() {
 		p.process.Set(p.clock.Now().Add(time.Duration(p.r.IntN(200)-100) * time.Hour))
 	case draw < 15:
 		u.Rate = p.rate()
+		p.convert(*u)
 	case draw < 16:
 		u.Rate.Requests = 3 + p.r.IntN(6)
 	case draw < 17 && p.r.IntN(4) == 0:
@@ -136,6 +137,14 @@ func (p *windowPlay) play() {
 		looks[i].N, looks[i].Receipt, looks[i].HoldFor = 0, 0, 0
 	}
 	p.take(looks)
+}
+
+// convert asks for more units than the rate grants, so that the state counts in the windows of the rate from now on. If
+// further units were charged before that, a MemoryStore would still charge them to a window of the old calendar. A server
+// does not know that calendar, and charges them to a window of the new rate.
+func (p *windowPlay) convert(a ratelimit.Ask) {
+	a.N = 100
+	p.take([]ratelimit.Ask{a})
 }
 
 // some returns asks for units of some of the keys.

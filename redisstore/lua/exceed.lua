@@ -39,7 +39,9 @@ end
 
 function fixed.exceed(s, now, n, c)
   follow(s, now, n)
-  if not s.per and s.window ~= c.window then fixed.adopt(s, c, now) end -- c does not know when its windows end
+  if not s.per and s.window ~= c.window and not (s.begin and now < s.ends) then
+    fixed.adopt(s, c, now) -- c has no edges of the calendar of s, whose window has ended
+  end
   local used, begin, ends = fixed.used(s, c, now)
   keep_count(s, now, beyond(used, n, max(c[1], most_used)), begin, ends)
 end
