@@ -43,7 +43,8 @@ func windowSchedules(t *testing.T, client redis.UniversalClient, n int) {
 // windowStarts are a few hours before unusual edges: the clocks of Berlin are set forward and back, a year ends, Samoa skips
 // a day, and midnight is skipped in Sao Paulo.
 var windowStarts = []string{
-	"2026-03-28T20:00:00Z", "2026-10-24T20:00:00Z", "2026-12-31T20:00:00Z", "2011-12-29T06:00:00Z", "2018-11-03T22:00:00Z", "2028-02-28T20:00:00Z",
+	"2026-03-28T20:00:00Z", "2026-10-24T20:00:00Z", "2026-12-31T20:00:00Z", "2011-12-29T06:00:00Z", "2018-11-03T22:00:00Z",
+	"2028-02-28T20:00:00Z",
 }
 
 // A windowPlay is a schedule under way.
