@@ -36,7 +36,7 @@ var calendarMutants = []mutant{
 		old: "return s.last >= begin and", new: "return s.last > begin and",
 		by: "TestFirstWindowBegins", why: "the first unit of a window is in it"},
 	{name: "first-moves", file: "lua/window.lua",
-		old: "  if s.per then s.last = s.begin or long_ago end\n", new: "",
+		old: "  s.last = s.per and s.begin or now\n", new: "  s.last = now\n",
 		by: "TestWindowStored", why: "a window keeps its begin"},
 	{name: "first-without-units", file: "lua/window.lua",
 		old: "  elseif s.used > 0 then", new: "  elseif true then",

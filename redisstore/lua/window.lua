@@ -32,9 +32,7 @@ local fixed = {heal = window_heal}
 -- In a fixed window, s.window and c.window are nil for windows since the epoch, and otherwise the first word
 -- of the stored state. s.per is nil for a calendar. s.begin and s.ends are the window that contains s.last.
 -- They are nil if it can be computed from s.last, or if there is none: a window that begins with the first use
--- has not begun if s.used is 0, and s.last is then long_ago.
-
-local long_ago = -4503599627370496
+-- has not begun if s.used is 0. s.last is then the begin of the window before, so that no window begins before it.
 
 local function encode_fixed(s)
   local seconds, micros = divide(s.last, 1e6)
@@ -65,8 +63,6 @@ function fixed.load(key)
     s.begin, s.ends = s.begin * 1e6, s.ends * 1e6
   elseif s.used > 0 then
     s.begin, s.ends = s.last, s.last + s.per
-  else
-    s.last = long_ago
   end
   return s
 end
@@ -97,10 +93,9 @@ end
 
 -- keep_count stores in s that the window from begin to ends contains now, and that used units are charged in it.
 local function keep_count(s, now, used, begin, ends)
-  s.last, s.used, s.begin, s.ends = now, used, nil, nil
-  if not s.window then return end
-  if not s.per or used > 0 then s.begin, s.ends = begin, ends end
-  if s.per then s.last = s.begin or long_ago end
+  s.used, s.begin, s.ends = used, nil, nil
+  if s.window and (used > 0 or not s.per) then s.begin, s.ends = begin, ends end
+  s.last = s.per and s.begin or now
 end
 
 -- adopt changes s to the windows in c, and reports whether these are others. The count of the old
