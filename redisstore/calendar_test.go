@@ -420,11 +420,27 @@ func TestFurtherUnitsAfterTheCalendarChanged(t *testing.T) {
 		require.NoError(t, s.Settle(t.Context(), []ratelimit.Ask{more}))
 		require.Equal(t, 5, left(t, s, ask(fixed, day, 0)))
 		clock.Set(berlin(t, "2026-10-25 00:00:01"))
-		require.NoError(t, s.Settle(t.Context(), []ratelimit.Ask{more}))
+		off := newStore(t, client, redisstore.WithClock(clock), redisstore.WithProcessClock(ratelimit.NewFakeClock(time.Unix(0, 0))))
+		require.NoError(t, off.Settle(t.Context(), []ratelimit.Ask{more}))
+		if rate == monthly(10) {
+			edges := fmt.Sprint(berlin(t, "2026-10-01 00:00:00").Unix(), berlin(t, "2026-11-01 00:00:00").Unix())
+			require.Contains(t, fmt.Sprint(dump(t, client)), edges, "the clock of the process is off")
+		}
 		require.Equal(t, 8, left(t, s, ask(fixed, rate, 0)), rate)
 		require.Equal(t, 8, left(t, s, ask(fixed, day, 0)), "%v: the count is carried", rate)
 		require.NoError(t, s.Reset(t.Context(), []ratelimit.Ask{more}))
 	}
+}
+
+// TestWindowsAheadOfTheServer sets the server's clock back by days after a key was charged, and then asks by a calendar. The
+// state counts in the day of its last charge, which is neither the server's day nor the next one.
+func TestWindowsAheadOfTheServer(t *testing.T) {
+	clock := ratelimit.NewFakeClock(berlin(t, "2026-10-24 12:00:00"))
+	s := newStore(t, startReal(t).client(t), redisstore.WithClock(clock), redisstore.WithDenialCache(0))
+	take(t, s, ask(fixed, firstUse(10), 3))
+	clock.Set(berlin(t, "2026-10-20 12:00:00"))
+	day := ratelimit.Rate{Requests: 10, Window: "day Europe/Berlin"}
+	require.Equal(t, ratelimit.Result{Allowed: true, Limit: 10, Remaining: 3, ResetAfter: 4*24*time.Hour + 12*time.Hour}, take(t, s, ask(fixed, day, 4)))
 }
 
 // TestWindowClockHeals sets the server's clock ahead by mistake, and back. A key that was charged meanwhile is moved to now:
