@@ -181,7 +181,7 @@ func newRuleSet(rules []*activeRule) *ruleSet {
 // added after all rules; if to is nil, the old rule is removed. Except for the list of rules, only what changes is
 // copied. The new rule is not in use yet, and s must be the newest set.
 func (s *ruleSet) with(from, to *activeRule) *ruleSet {
-	return &ruleSet{Rules: s.Rules.With(from, to), custom: s.custom + customs(to) - customs(from)}
+	return &ruleSet{Rules: s.With(from, to), custom: s.custom + customs(to) - customs(from)}
 }
 
 // customs returns 1 if the rule r has a Limiter, and 0 otherwise. r may be nil.

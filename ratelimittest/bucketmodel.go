@@ -39,6 +39,12 @@ type bucket struct {
 	burst    int
 
 	changed *carried // the state at the last change of the rate; nil if there was none
+
+	// slowest has the slowest rate at which the bucket was charged since it was new, if that is slower than
+	// its present rate; otherwise it is nil. It is used only for changes by the method adopt.
+	slowest *bucket
+
+	grace *big.Int // for how long the bucket must have owed nothing to be new; nil for 0
 }
 
 // carried is the state of a bucket at a change of its rate. It takes the place of all grants before
@@ -74,7 +80,7 @@ func (m *bucket) copy() *bucket {
 // Reset forgets all grants.
 func (m *bucket) Reset() {
 	m.history.Reset()
-	m.changed = nil
+	m.changed, m.slowest = nil, nil
 }
 
 // SetRate changes the rate. The bucket keeps the units that it holds, rounded down, but at most the
@@ -83,14 +89,16 @@ func (m *bucket) Reset() {
 func (m *bucket) SetRate(at time.Time, r ratelimit.Rate) { m.change(m.instant(at), r, false) }
 
 // adopt does what SetRate does, with one difference: in the time since its last grant or change of
-// the rate, the bucket earns units at the slower of the old and the new rate.
+// the rate, the bucket earns units at the slower of the old and the new rate. But if the bucket is new
+// by then, it is full at any rate.
 func (m *bucket) adopt(at time.Time, r ratelimit.Rate) { m.change(m.instant(at), r, true) }
 
 // The method meet answers as the method peek does, at the rate r. If the burst of r is smaller than the
 // burst of the bucket, or if r earns units more slowly, the bucket does not change to r yet. It changes when
-// a later request is charged; until that time, it earns units at the slower of the two rates.
+// a later request is charged; until that time, it earns units at the slower of the two rates. A bucket that
+// is full at its own rate does not change either: it may not be full yet at its slowest rate.
 func (m *bucket) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
-	if burst(r) >= m.burst && !m.slows(r) {
+	if !m.stays(at, r) {
 		return meet(m, at, r, n)
 	}
 	u := m.instant(at)
@@ -111,9 +119,15 @@ func (m *bucket) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 	return res
 }
 
-// The method named "until" returns the nanoseconds from the instant u to the first instant at which a condition
-// is met. The given function checks the condition. For each instant that the method tries, it passes to the
-// function a copy of the bucket that has changed to the rate r at that instant. A full bucket must meet the condition.
+// stays reports whether the bucket keeps its rate at a request at the rate r that is not charged, see meet.
+func (m *bucket) stays(at time.Time, r ratelimit.Rate) bool {
+	full := m.last != nil && m.renewal(m.instant(at)).Sign() == 0
+	return burst(r) < m.burst || m.slows(r) || full
+}
+
+// The method until returns the nanoseconds from the instant u to the first instant at which the function
+// holds returns true. For each instant that it tries, until calls holds with a copy of the bucket that
+// has changed to the rate r at that instant. The function holds must return true for a full bucket.
 func (m *bucket) until(u *big.Int, r ratelimit.Rate, holds func(b *bucket, u *big.Int) bool) *big.Int {
 	slow := m.copy()
 	slow.slowDown(r)
@@ -135,7 +149,30 @@ func (m *bucket) until(u *big.Int, r ratelimit.Rate, holds func(b *bucket, u *bi
 func (m *bucket) slows(r ratelimit.Rate) bool {
 	var to bucket
 	to.setRate(r)
-	return mul(to.requests, m.per).Cmp(mul(m.requests, to.per)) < 0
+	return to.slower(m)
+}
+
+// slower reports whether a bucket earns units more slowly at the rate of m than at the rate of b.
+func (m *bucket) slower(b *bucket) bool {
+	return mul(m.requests, b.per).Cmp(mul(b.requests, m.per)) < 0
+}
+
+// unused reports whether the bucket is new at the instant u: whether it would be full if it had earned units, since its
+// last grant or change of the rate, at the slowest rate at which it was charged since it was new.
+func (m *bucket) unused(u *big.Int) bool {
+	if m.last == nil {
+		return true
+	}
+	if m.grace != nil {
+		if u = sub(u, m.grace); u.Cmp(m.last) < 0 {
+			return false
+		}
+	}
+	slow := m.copy()
+	if m.slowest != nil {
+		slow.drainAs(m.slowest)
+	}
+	return slow.renewal(u).Sign() == 0
 }
 
 // slowDown makes the bucket earn units at the rate r, if r is slower than the present rate. The new
@@ -150,15 +187,25 @@ func (m *bucket) slowDown(r ratelimit.Rate) {
 
 // change sets the rate r at the instant u. It returns false if the key is new or r is the present
 // rate. Before u, the bucket earns units at the old rate or, if slower is true, at the slower of the
-// two rates.
+// two rates, unless it is new at u.
 func (m *bucket) change(u *big.Int, r ratelimit.Rate, slower bool) bool {
+	unused := m.unused(u)
+	if unused || !slower {
+		m.slowest = nil
+	}
 	old := *m
 	m.setRate(r)
 	same := m.requests.Cmp(old.requests) == 0 && m.per.Cmp(old.per) == 0 && m.burst == old.burst
 	if m.last == nil || same {
 		return false
 	}
-	if slower {
+	if slower && !unused {
+		if m.slowest == nil {
+			m.slowest = &bucket{requests: old.requests, per: old.per}
+		}
+		if !m.slowest.slower(m) {
+			m.slowest = nil
+		}
 		old.slowDown(r)
 	}
 	owed := ceilDiv(mul(old.owed(u), m.per), old.per)

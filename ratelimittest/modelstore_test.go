@@ -25,7 +25,7 @@ type faults struct {
 	id    func(a ratelimit.Ask) stateID
 	fresh func(s *slowStore, a ratelimit.Ask) keeper
 	adopt func(m keeper, at time.Time, r ratelimit.Rate)
-	keeps func(a ratelimit.Ask, cut, charged bool) bool // whether an adopted rate is kept; cut: the burst is smaller, or the rate is slower
+	keeps func(a ratelimit.Ask, cut, charged bool) bool // whether an adopted rate is kept; cut: see bucket.stays
 	now   func(s *slowStore, a ratelimit.Ask) time.Time
 	edit  func(res ratelimit.Result, a ratelimit.Ask) ratelimit.Result
 	take  func(s *slowStore, ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error)
@@ -64,7 +64,7 @@ func (s *slowStore) decide(asks []ratelimit.Ask) []ratelimit.Result {
 		res := m.peek(s.at(a), a.N)
 		charged := passes && a.N > 0 && res.Allowed
 		before, isBucket := s.states[s.name(a)].(*bucket)
-		cut := isBucket && (burst(a.Rate) < before.burst || before.slows(a.Rate))
+		cut := isBucket && before.stays(s.at(a), a.Rate)
 		keeps := charged || a.N > 0 && !cut
 		if s.keeps != nil {
 			keeps = s.keeps(a, cut, charged)

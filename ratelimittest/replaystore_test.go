@@ -27,8 +27,9 @@ type record struct {
 	first ratelimit.Rate // of the limiter
 	told  []told
 
-	rate ratelimit.Rate // rate in force
-	last time.Time      // instant of the latest charge or change
+	rate    ratelimit.Rate // rate in force
+	last    time.Time      // instant of the latest charge or change
+	slowest ratelimit.Rate // the slowest rate at which a bucket was charged since it was new
 }
 
 // A told is one event: n units taken or, if n is 0, a change of the rate.
@@ -74,7 +75,7 @@ func (s *replayStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelim
 		results[i] = rec.ask(a, now)
 		passes = passes && (a.Shadow || results[i].Allowed)
 		bursts, r := algorithmNamed(a.Algorithm).bursts && len(before.told) > 0, before.rate
-		switch cut := bursts && (burst(a.Rate) < burst(r) || slower(a.Rate, r)); {
+		switch cut := bursts && (burst(a.Rate) < burst(r) || slower(a.Rate, r) || before.full(a.Algorithm, r, now)); {
 		case a.N > 0 && !cut:
 			s.states[idOf(a)] = rec
 		case cut:
@@ -145,15 +146,20 @@ func (rec record) under(a ratelimit.Ask, now time.Time) record {
 	old, r := rec.rate, a.Rate
 	rec.rate = r
 	bursts := algorithmNamed(a.Algorithm).bursts
-	switch {
-	case len(rec.told) == 0:
-		rec.start, rec.first = now, r
+	if len(rec.told) == 0 {
+		rec.start, rec.first, rec.slowest = now, r, r
 		return rec
+	}
+	unused := bursts && rec.full(a.Algorithm, rec.slowest.WithBurst(burst(old)), now)
+	if unused || !slower(rec.slowest, r) {
+		rec.slowest = r
+	}
+	switch {
 	case old == r, bursts && equivalent(old, r):
 		return rec
 	}
 	rec.told = slices.Clip(rec.told)
-	if bursts && slower(r, old) {
+	if bursts && slower(r, old) && !unused {
 		rec.told = append(rec.told, told{at: rec.last, rate: r.WithBurst(burst(old))})
 		if burst(r) == burst(old) {
 			// The limiter would ignore a change to the rate that it has.
@@ -163,6 +169,16 @@ func (rec record) under(a ratelimit.Ask, now time.Time) record {
 	rec.told = append(rec.told, told{at: now, rate: r})
 	rec.touch(now)
 	return rec
+}
+
+// full reports whether the bucket with the record rec is full at now, if it has earned units at the rate r since rec.last.
+func (rec record) full(a ratelimit.Algorithm, r ratelimit.Rate, now time.Time) bool {
+	rec.told = append(slices.Clip(rec.told), told{at: rec.last, rate: r})
+	if now.Before(rec.last) {
+		now = rec.last
+	}
+	look, _ := rec.limiter(a, now).Take(context.Background(), "", 0)
+	return look.ResetAfter == 0
 }
 
 func (rec *record) touch(now time.Time) {

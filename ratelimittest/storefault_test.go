@@ -23,6 +23,19 @@ func storeDeciding(decide func(s *slowStore, asks []ratelimit.Ask) []ratelimit.R
 	}}
 }
 
+// storeKeeping returns a fault in the buckets that the store keeps after a call.
+func storeKeeping(change func(b *bucket)) faults {
+	return storeDeciding(func(s *slowStore, asks []ratelimit.Ask) []ratelimit.Result {
+		results := s.decide(asks)
+		for _, m := range s.states {
+			if b, ok := m.(*bucket); ok {
+				change(b)
+			}
+		}
+		return results
+	})
+}
+
 // storeEditing returns faults in the result of each ask.
 func storeEditing(change func(res *ratelimit.Result, a ratelimit.Ask)) faults {
 	return faults{edit: func(res ratelimit.Result, a ratelimit.Ask) ratelimit.Result {

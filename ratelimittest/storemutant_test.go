@@ -215,6 +215,11 @@ var storeMutants = []struct {
 		w := m.(*slidingCounter)
 		w.setRate(w.instant(at), r, func(u *big.Int) *big.Int { return floorDiv(w.estimate(u), w.per()) })
 	}}},
+	{"is new when it is full at the rate of the last charge", "rate-change/TokenBucket", storeKeeping(func(b *bucket) { b.slowest = nil })},
+	{"is new when it has drained at the rate of the last charge", "rate-change/LeakyBucket",
+		storeKeeping(func(b *bucket) { b.slowest = nil })},
+	{"is never new again", "rate-change/TokenBucket", storeKeeping(func(b *bucket) { b.grace = num(math.MaxInt64) })},
+	{"is never new again, a leaky one", "rate-change/LeakyBucket", storeKeeping(func(b *bucket) { b.grace = num(math.MaxInt64) })},
 	{"a denial keeps the old rate", "rate-change/TokenBucket", faults{keeps: func(_ ratelimit.Ask, _, charged bool) bool { return charged }}},
 	{"a denial keeps the old rate, a leaky one", "rate-change/LeakyBucket",
 		faults{keeps: func(_ ratelimit.Ask, _, charged bool) bool { return charged }}},

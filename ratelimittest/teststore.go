@@ -71,14 +71,17 @@ type StoreConfig struct {
 //   - shadow: a shadow ask never causes the others to be denied. It is charged
 //     if it fits and the others are granted.
 //   - rate-change: if the rate of an ask differs from the rate of its state,
-//     the ask converts the state once, as if SetRate had been called. In the
-//     time since its last change, a bucket has earned units at the slower of
-//     the two rates, and a window is counted by the old Per. An ask for units
-//     converts the state even if the ask, or another ask of the call, is denied.
-//     But if the burst of a bucket without a Warmup becomes smaller, or its rate
-//     slower, only a charge converts it, and RetryAfter is the wait until the
-//     charge is granted. A look is answered as if it converted the state, but
-//     does not convert it.
+//     the ask converts the state once, as if SetRate had been called. The time
+//     since the state last changed counts, for a bucket, at the slower of the
+//     two rates, and for a window by the old Per. An ask for units converts the
+//     state even if the ask, or another ask of the call, is denied. But a
+//     bucket without a Warmup whose burst becomes smaller, or whose rate
+//     becomes slower, or that is full, is converted by a charge only, and
+//     RetryAfter says when. A look is answered as if it converted the state,
+//     but does not convert it. A bucket is new, and full at any rate, once it
+//     would be full if it had earned units, since its last charge, at the
+//     slowest rate at which it was charged since it was new. So the store may
+//     forget it from then on, and not earlier.
 //   - look: if the store's Accepts accepts asks with Look, the kit makes every
 //     second call of Take twice, first with Look. The call with Look must get
 //     the same answer and change nothing.

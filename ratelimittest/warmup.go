@@ -64,6 +64,11 @@ func (m *warm) adopt(at time.Time, r ratelimit.Rate) {
 	if r == m.rate {
 		return
 	}
+	if b, ok := m.full.(*bucket); ok {
+		if b.grace = nil; m.first != nil {
+			b.grace = num(int64(m.warmup.Over))
+		}
+	}
 	m.first = m.born(m.past().instant(at))
 	m.full.adopt(at, r)
 	m.rate = r

@@ -126,7 +126,7 @@ func (m *slidingCounter) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.R
 	return meet(m, at, r, n)
 }
 
-// SetRate changes the rate. The estimate before the change, rounded up, still counts.
+// SetRate changes the rate. The units of the estimate before the change, rounded up, still count as granted.
 func (m *slidingCounter) SetRate(at time.Time, r ratelimit.Rate) {
 	m.setRate(m.instant(at), r, func(u *big.Int) *big.Int {
 		return ceilDiv(m.estimate(u), m.per())

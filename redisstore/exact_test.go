@@ -294,16 +294,34 @@ func TestDenialAtSlowerRate(t *testing.T) {
 		fast := ratelimit.PerSecond(100).WithBurst(10)
 		require.Equal(t, 1, of(fast, 9).Remaining)
 		held := dump(t, client)
+		soon := ratelimit.Result{Limit: 20, Remaining: 1, RetryAfter: 90 * time.Millisecond, ResetAfter: 90 * time.Millisecond}
+		slow := ratelimit.PerHour(1).WithBurst(20)
+		assert.Equal(t, soon, of(slow, 5), "%s: the key was charged at the fast rate only, and is new when it owes nothing at this rate", a)
+		assert.Equal(t, soon, of(slow, 11), a)
+		assert.Equal(t, soon, of(slow, 20), a)
+		assert.Equal(t, held, dump(t, client), a)
+		clock.Advance(90*time.Millisecond - time.Microsecond)
+		assert.Equal(t, time.Microsecond, of(slow, 5).RetryAfter, a)
+		clock.Advance(time.Microsecond)
+		assert.Equal(t, 20, of(slow, 0).Remaining, a)
+		assert.Equal(t, 10, of(fast, 0).Remaining, "%s: the time counts at the rate of the last charge", a)
+
+		require.NoError(t, client.FlushAll(t.Context()).Err())
+		require.NoError(t, memory.Reset(t.Context(), []ratelimit.Ask{ask(a, slow, 1)}))
+		n := 9
+		require.True(t, of(ratelimit.PerDay(1).WithBurst(20), 1).Allowed) // at this rate, the key is new only after 9 days
+		if a == ratelimit.AlgorithmLeakyBucket {
+			n-- // the unit is in the queue, however small the burst becomes
+		}
+		require.Equal(t, 1, of(fast, n).Remaining)
+		held = dump(t, client)
 		hours := func(n int) ratelimit.Result {
 			return ratelimit.Result{Limit: 20, Remaining: 1, RetryAfter: time.Duration(n) * time.Hour, ResetAfter: 9 * time.Hour}
 		}
-		slow := ratelimit.PerHour(1).WithBurst(20)
 		assert.Equal(t, hours(4), of(slow, 5), "%s: 5 of the 10 that the key may have", a)
 		assert.Equal(t, hours(9), of(slow, 11), "%s: more than it may have, so it must owe nothing first", a)
 		assert.Equal(t, hours(9), of(slow, 20), a)
 		assert.Equal(t, held, dump(t, client), a)
-		clock.Advance(time.Second)
-		assert.Equal(t, 10, of(fast, 0).Remaining, "%s: the second counts at the rate of the last charge", a)
 		require.NoError(t, client.FlushAll(t.Context()).Err())
 	}
 }

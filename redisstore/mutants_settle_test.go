@@ -15,7 +15,7 @@ var settleMutants = []mutant{
 		old: "used, dropped = {burst, 0, 0}, true end", new: "used = {burst, 0, 0} end",
 		by: "TestQueueLongerThanBurst", why: "what was dropped of a queue does not come back"},
 	{name: "receipt-not-rescaled", file: "lua/bucket.lua",
-		old: "    s.rescaled = {gain = old_gain, unit = old_unit}\n", new: "",
+		old: "    s.rescaled = {gain = was.gain, unit = was.unit}\n", new: "",
 		by: "TestSettleLayers", why: "a receipt counts in the parts of the rate in force"},
 	{name: "layer-not-taken", file: "lua/layers.lua",
 		old: "  level = empty(s, list, pos, level)\n  shrink", new: "  shrink",

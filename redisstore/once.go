@@ -172,6 +172,9 @@ func (r *retryable) take(ctx context.Context) (replayed bool, err error) {
 	if end != endGranted && end != endUnknown && !r.Look && len(r.others) > 0 {
 		r.store.giveBack(ctx, r.items, r.answers, r.others)
 	}
+	if !r.Look && (end == endGranted || end == endDenied) {
+		r.learnOthers(ctx, end == endDenied)
+	}
 	switch end {
 	case endReplayed:
 		r.answers = r.recorded
@@ -273,7 +276,7 @@ func (r *retryable) takeOthers(ctx context.Context, mode int) error {
 		for j := range some {
 			some[j].strikes = false // count no denials yet: if the record has the answers, these denials have no effect
 		}
-		reply, err := r.store.take(ctx, some, mode|returnable)
+		reply, err := r.store.take(ctx, some, mode|returnable|tentative)
 		var answers []answer
 		if err == nil {
 			answers, err = answersIn(reply, len(some), true)
@@ -283,6 +286,26 @@ func (r *retryable) takeOthers(ctx context.Context, mode int) error {
 		}
 	})
 	return joinFailures(ctx, errs, r.items, r.others)
+}
+
+// learnOthers is called if the record has not answered. It lets the keys that are not in the slot of the record, and
+// are not charged, learn the rates of the request, as every denial does, see docs/stores.md. The calls that have
+// decided about these keys could not do so, because they did not know yet whether the record would answer. If the
+// request is denied, no key is charged. Errors are ignored.
+func (r *retryable) learnOthers(ctx context.Context, denies bool) {
+	inParallel(len(r.others), func(i int) {
+		var some []item
+		for _, place := range r.others[i] {
+			if a := &r.answers[place]; a.keeps && (denies || !a.charged()) {
+				it := r.items[place]
+				it.id, it.strikes = 0, false
+				some = append(some, it)
+			}
+		}
+		if len(some) > 0 {
+			_, _ = r.store.take(ctx, some, denied)
+		}
+	})
 }
 
 // takeOwn runs the script in the slot of the record. The script looks for the record. If there is no

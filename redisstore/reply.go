@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -25,6 +26,9 @@ type answer struct {
 	leftBefore        int64
 	resetBefore       time.Duration
 	at, before, after string
+
+	// keeps is set if the script has kept the rate of the key because of the mode tentative.
+	keeps bool
 }
 
 func (a *answer) charged() bool { return a.at != "" }
@@ -64,6 +68,7 @@ func answersIn(reply any, n int, returnable bool) ([]answer, error) {
 		if a := &answers[i]; returnable {
 			a.leftBefore, a.resetBefore = r.number(), r.duration()
 			a.at, a.before, a.after = r.text(), r.text(), r.text()
+			a.at, a.keeps = strings.CutSuffix(a.at, "+")
 		}
 	}
 	if r.err != nil {

@@ -272,12 +272,13 @@ func (s *Store) takeInOne(ctx context.Context, items []item, mode int) ([]rateli
 
 // The modes of a script that decides several asks. The script gets the sum of the modes that apply.
 const (
-	returnable   = 1  // the reply must contain what is needed to give the charges of this script back
-	withReceipts = 2  // some of the charges have receipts
-	denied       = 4  // a script for another slot has denied the request: this script charges nothing
-	looking      = 8  // only compute answers: charge nothing and change no state; only together with the mode denied
-	withWarmup   = 16 // some of the keys warm up
-	rehearsing   = 32 // a dry run: the script writes nothing, but answers as if it had charged the units
+	returnable   = 1   // the reply must contain what is needed to give the charges of this script back
+	withReceipts = 2   // some of the charges have receipts
+	denied       = 4   // a script for another slot has denied the request: this script charges nothing
+	looking      = 8   // only compute answers: charge nothing and change no state; the mode denied is set too
+	withWarmup   = 16  // some of the keys warm up
+	rehearsing   = 32  // a dry run: the script writes nothing, but answers as if it had charged the units
+	tentative    = 128 // a record in another slot may answer: a denial changes the rate of no key; penalty.lua adds 64
 )
 
 // The method take runs the script that decides the items, which must be in one slot, and returns the reply

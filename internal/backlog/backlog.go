@@ -39,7 +39,7 @@ func (b *Backlog[M]) Add(message M, until keytable.Instant) {
 
 // Send calls the function send with the oldest messages, at most n of them. It does not call send if there are none.
 // If send fails, the messages go back into the Backlog. Messages that are of no use any more are dropped. The
-// function now reads the clock.
+// parameter now is a function that reads the clock.
 func (b *Backlog[M]) Send(now func() keytable.Instant, n int, send func(messages []M) error) {
 	if b.size.Load() == 0 {
 		return
@@ -62,7 +62,8 @@ func (b *Backlog[M]) Send(now func() keytable.Instant, n int, send func(messages
 	b.size.Store(int32(len(b.list)))
 }
 
-// take removes the oldest messages, at most n of them, and returns those that are of use at the instant now.
+// take removes the oldest messages until it has n messages that are still of use at the instant now, or
+// until none is left. It returns the messages that are still of use.
 func (b *Backlog[M]) take(now keytable.Instant, n int) (some []entry[M]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -34,7 +34,7 @@ type breaker struct {
 
 	mu      sync.Mutex             // held while the field pause changes
 	probing bool                   // whether a probe (test call) is under way; guarded by mu
-	counted [failuresToOpen]uint64 // the failed calls in a row, each by its parameter call of the method failed; guarded by mu
+	counted [failuresToOpen]uint64 // the numbers of the failed calls in a row, as passed to the method failed; guarded by mu
 }
 
 // A pause is a time in which a breaker refuses all calls.
@@ -96,11 +96,11 @@ func (b *breaker) succeeded(p passage) {
 }
 
 // failed notes that the call that the passage p permitted has failed with the error err at the instant
-// now. It reports whether this failure opens a breaker that was closed. While the breaker is open, callers
-// are refused with an error that the function wrap makes.
+// now. It reports whether this failure opens a breaker that was closed. While the breaker is open, a
+// refused caller gets an error that the function wrap makes.
 //
-// The parameter call is the number of the call. If several callers have shared one call of the store,
-// they all pass the same number, so that the failure counts once. Otherwise, the number is 0.
+// If several callers have shared one call of the store, they all pass the number of this call in the
+// parameter call, so that the failure counts once. Otherwise, they pass 0.
 func (b *breaker) failed(p passage, now keytable.Instant, err error, call uint64, wrap func(error) error) (opens bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

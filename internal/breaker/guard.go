@@ -10,14 +10,16 @@ import (
 // errPanicked is the error that the breakers get for a call of a store that panicked.
 var errPanicked = errors.New("it panicked")
 
-// Guard makes one call of the store, which the Pass has permitted, by running the function call. Guard
-// then tells the breakers how the call ended. The function now reads the clock. If the store panics, the
-// call counts as failed, and the panic goes on.
+// Guard makes one call of the store, by running the function that is passed as call. The Pass is the
+// permission for this call. Afterwards, Guard tells the breakers how the call ended. The parameter now is a
+// function that reads the clock. If the store panics, the call counts as failed, and the panic goes on.
 //
-// Guard uses four methods of the error of a call, if [errors.As] finds them. Answered reports whether the
-// store has answered; then the call counts as successful. Parts returns the parts that failed. Call returns a
-// number that all callers of one shared call have in common. If the caller has given up before the call
-// ended, Later calls a function once the call has ended.
+// Guard uses four methods of the error of a call, if [errors.As] finds them:
+//
+//   - Answered reports whether the store has answered. Then the call counts as successful.
+//   - Parts returns the numbers of the parts of the store that failed.
+//   - Call returns a number that all callers of one shared call have in common.
+//   - Later calls a function once the call has ended. Guard uses it if the caller gave up before.
 func (s *Set) Guard(ctx context.Context, pass Pass, now func() keytable.Instant, call func() error) error {
 	returned := false
 	defer func() {
@@ -30,7 +32,7 @@ func (s *Set) Guard(ctx context.Context, pass Pass, now func() keytable.Instant,
 		s.Succeeded(pass)
 		return nil
 	}
-	var later interface{ Later(f func(err error)) } // declared here, because it allocates memory: a successful call must not
+	var later interface{ Later(f func(err error)) } // declared only here, as it allocates memory, which a successful call must not do
 	switch {
 	case ctx.Err() == nil:
 		s.ended(pass, now, err, false)

@@ -27,7 +27,7 @@ type Set struct {
 
 	mu     sync.Mutex
 	opened uint64 // how often a breaker has opened; guarded by mu
-	last   error  // why the breaker that opened last has opened, or nil; guarded by mu
+	last   error  // the error after which a breaker has opened most recently; nil if none has ever opened; guarded by mu
 }
 
 // New returns the breakers of a store with this number of parts, which is at most [MaxParts]. The
@@ -53,15 +53,15 @@ func each(parts uint64) iter.Seq[int] {
 // A Pass is the permission to make one call of the store. The call asks some parts of the store.
 type Pass struct {
 	parts  uint64 // the parts that the call asks, one bit for each part
-	probes uint64 // the parts in the field parts whose breaker is open, so that the call is a probe for them
+	probes uint64 // the bits of those asked parts whose breaker is open: for these parts, the call is a probe
 }
 
 // Probed returns a Pass for a second call of the same parts, after a call with the Pass p has succeeded.
 // The second call is no probe, because the success has closed the breakers.
 func (p Pass) Probed() Pass { return Pass{parts: p.parts} }
 
-// The method to returns the permission that the Pass p gives for one part of the store: for a normal call,
-// or for a probe.
+// The method named to returns the passage (permission) that the Pass p gives for one part of the store.
+// The passage says whether the call is a normal call or a probe for this part.
 func (p Pass) to(part int) passage { return passage{probe: p.probes&Bit(part) != 0} }
 
 // Admit permits a call of these parts of the store at the instant now, or returns an error if it
@@ -75,7 +75,7 @@ func (s *Set) Admit(parts uint64, now keytable.Instant) (p Pass, err error) {
 	for part := range each(parts) {
 		one, err := s.list[part].admit(now)
 		if err != nil {
-			s.Abandoned(p) // otherwise no caller could ever again probe the parts permitted above
+			s.Abandoned(p) // otherwise no caller could ever again probe the parts that were permitted before this one
 			return Pass{}, err
 		}
 		p.parts |= Bit(part)
@@ -116,8 +116,10 @@ func (s *Set) Succeeded(p Pass) {
 // Failed notes that the call that the Pass p permitted has failed with the error err at the instant
 // now. The parameter blamed has the bits of the parts that failed. If none of these parts is in p, all
 // parts in p count as failed. The remaining parts in p count as abandoned, because the store may have
-// given up before it asked them. If several callers have shared the call, the parameter call is its
-// number, so that the failure counts once. Otherwise, the parameter is 0.
+// given up before it asked them.
+//
+// If several callers have shared the call, they all pass its number in the parameter call, so that the
+// failure counts once. Otherwise, they pass 0.
 func (s *Set) Failed(p Pass, now keytable.Instant, err error, blamed, call uint64) {
 	failing := p.parts
 	if blamed &= p.parts; blamed != 0 {
@@ -153,7 +155,7 @@ type Stats struct {
 	Asked  int    // number of parts for which a call was ever permitted
 	Open   int    // number of these parts whose breaker is open now
 	Opened uint64 // how often the breakers of all parts have opened
-	Last   error  // why the breaker that opened last has opened, or nil
+	Last   error  // the error after which a breaker has opened most recently; nil if none has ever opened
 }
 
 // Stats returns the totals of s.

@@ -20,8 +20,9 @@ import (
 )
 
 // A Window says how time is cut into the windows in which the units of a limit are counted. With the zero
-// Window, windows have a fixed length and begin at its multiples since the Unix epoch. With [First], they have
-// a fixed length and begin with the first use. With any other Window, they are those of a [Calendar].
+// Window, windows have a fixed length and begin at the multiples of this length since the Unix epoch. With
+// [First], windows have a fixed length and begin with the first use. With any other Window, they are the days,
+// weeks, months or years of a [Calendar].
 //
 // Two Windows that mean the same are equal by ==, and have the same text. But two names of one zone, such as
 // "Asia/Calcutta" and "Asia/Kolkata", count as two zones.
@@ -172,11 +173,12 @@ const (
 	year
 )
 
-// unitNames are the names of the units. The text "first" stands in the place of a unit.
+// unitNames are the names of the units. In the text of a Window, "first" stands where other texts have
+// a unit, so it is in this list too.
 var unitNames = []string{noUnit: first, day: "day", week: "week", month: "month", year: "year"}
 
-// The map fixed has names of units of time that no Window needs, because they have the same length everywhere. Its
-// values are the names that errors use for these units.
+// The map fixed has names of units of time for which no Window is needed, because they have the same length
+// everywhere. Its values are the names that errors use for these units.
 var fixed = map[string]string{
 	"s": "a second", "sec": "a second", "second": "a second", "seconds": "a second",
 	"m": "a minute", "min": "a minute", "minute": "a minute", "minutes": "a minute",
@@ -229,7 +231,7 @@ func (w Window) String() string { return w.text }
 // Calendar returns the calendar of w, or nil for the zero Window and for [First].
 func (w Window) Calendar() *Calendar { return w.calendar }
 
-// loaded has the calendar of each text of which a Window has been made, and each zone in these texts by its name. It
+// loaded holds each Calendar that was made, by the text of its Window, and each zone that was read, by its name. It
 // keeps them for as long as the process runs, so that equal texts share one calendar. Its memory is bounded: a zone
 // has at most 31 calendars, one each for days, weeks and years, and 28 for months, which can begin on day 1 to 28. All
 // of the 597 zones of 2026 take 6 MB.

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// A Calendar cuts time into the days, weeks, months or years of a zone. The instants at which it cuts are
-// called edges.
+// A Calendar cuts time into the days, weeks, months or years of a zone. The instants at which it cuts are called
+// edges.
 //
-// A date begins at the first instant from which on the local date is never before it. On most days that is
+// A date begins right after the last instant at which the local date is an earlier one. On most days that is
 // midnight. If clocks are set back over midnight, it is the second midnight; if they are set forward over
-// midnight, it is the instant at which they are set. A date that a zone skips has no instants: the window of
-// the day before ends where that of the day after begins. A window of days, weeks, months or years begins with
+// midnight, it is the instant at which they are set. A date that a zone skips has no instants: the window of the
+// day before ends where the window of the day after begins. A window of days, weeks, months or years begins with
 // its first date, and ends where the first date of the next window begins.
 //
 // Invariant: an edge is a whole second, or the smallest or the largest int64 of nanoseconds since the Unix epoch.
@@ -34,8 +34,8 @@ func newCalendar(u unit, day int, z *zone) *Calendar {
 // Edges returns the begin and the end of the window that contains the instant now, in nanoseconds since the
 // Unix epoch: begin <= now < end. The next window is the one that contains the instant end.
 //
-// For an edge before the year 1678 or after the year 2262 that no int64 can hold, Edges returns the smallest or
-// the largest int64. So if now is the largest int64, it is equal to end.
+// An int64 cannot hold an edge before the year 1678 or after the year 2262. In place of such an edge, Edges
+// returns the smallest or the largest int64. So if now is the largest int64, end is equal to now.
 func (c *Calendar) Edges(now int64) (begin, end int64) {
 	sec := floor(now, int64(time.Second))
 	at := c.zone.at(sec)
@@ -60,10 +60,11 @@ func (c *Calendar) Longest() int64 { return c.longest }
 // MaxTouched returns how many windows a closed interval of this length, in nanoseconds, can touch at most. It
 // is an upper bound: for some lengths, no interval touches so many.
 //
-// An interval can touch two windows in part: the first and the last. All others lie in the interval as a whole,
-// and last at most length-1 nanoseconds together. Two bounds limit their number. Each of them is at least as
-// long as the shortest window. And together, they last 24 hours for each of their dates, less the time by which
-// clocks were set forward meanwhile: at most the difference between the largest and the smallest offset.
+// An interval can touch two windows in part: the first and the last. All other windows lie in the interval as a
+// whole, and last at most length-1 nanoseconds together. So there are two bounds on the number of these other
+// windows. First, each of them is at least as long as the shortest window. Second, they last 24 hours together
+// for each of their dates, less the time by which clocks were set forward meanwhile, which is at most the
+// difference between the largest and the smallest offset.
 func (c *Calendar) MaxTouched(length uint64) uint64 {
 	if length == 0 {
 		return 1

@@ -21,7 +21,7 @@ type zone struct {
 
 // A span is a span of time in which local time differs from UTC by the same amount.
 type span struct {
-	from   int64 // its first second since the Unix epoch
+	from   int64 // when the span begins, in seconds since the Unix epoch
 	offset int64 // seconds to add to UTC for the local time
 }
 
@@ -74,12 +74,12 @@ func (z *zone) at(sec int64) int {
 	return low
 }
 
-// begin returns the second at which a date begins: the first second from which on the local date is never
-// before it. The date is given as a number of days since 1970-01-01. The search begins at the span with the
+// begin returns the second at which a date begins: the second after the last one whose local date is
+// earlier. The date is given as a number of days since 1970-01-01. The search begins at the span with the
 // index near, and is fast if the date begins near that span.
 //
-// Call a second early if the local date is then before the given date. Within a span, the early seconds come
-// first. So begin finds the last span that has early seconds, and returns the second after them.
+// Within a span, the seconds whose local date is earlier than the given date come first. So begin finds the
+// last span that has such seconds, and returns the second after them.
 func (z *zone) begin(date int64, near int) int64 {
 	midnight := date * daySeconds // in local time, as seconds
 	i := near
@@ -125,7 +125,7 @@ func loadZone(name string) (*zone, error) {
 var utcZone = newZone(time.UTC)
 
 // zoneFrom returns the zone with this name. It calls the function load, which reads the zone, only if the name
-// can be that of a zone.
+// looks like the name of a zone.
 func zoneFrom(name string, load func(name string) (*time.Location, error)) (*zone, error) {
 	names := strings.Fields(zoneNames)
 	listed := slices.Contains(names, name)
@@ -148,11 +148,12 @@ func zoneFrom(name string, load func(name string) (*time.Location, error)) (*zon
 // maxZoneName is the largest length of the name of a zone, in bytes. The longest of today has 32.
 const maxZoneName = 64
 
-// canBeZone reports whether a zone that is not among names can have this name.
+// canBeZone reports whether a zone can have this name although the name is not in the list names.
 //
 // Each part of the name must begin with a capital letter. This refuses other files of the time zone database, such as
 // "right/Europe/Berlin", whose days have leap seconds, and "localtime", which is another zone on each machine. A name
-// that is in names, but with other capital letters, is refused too: some file systems would find a file for it.
+// that differs from a name in the list only in capital letters is refused too: some file systems would find a file
+// for it.
 func canBeZone(name string, names []string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || part[0] < 'A' || part[0] > 'Z' {
@@ -185,8 +186,8 @@ func unknownZone(name string, names []string) string {
 	}
 }
 
-// isAbbreviation reports whether name looks like "CEST" or "PST". No error suggests a similar name for it, because that
-// would be another zone.
+// isAbbreviation reports whether name looks like "CEST" or "PST". For an abbreviation, no error suggests a similar
+// name, because the similar name would belong to another zone.
 func isAbbreviation(name string) bool {
 	return len(name) <= len("CEST") && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }

@@ -1,8 +1,9 @@
 package calendar
 
-// zoneNames are the names of the zones in time/tzdata. Errors suggest a name from them, because time/tzdata does not
-// list its zones, and because the text of an error is the same then on all machines. A zone that is not among them is
-// used all the same, if the machine has it. RATELIMIT_WRITE=1 go test -run ^TestZoneNames$ renews them.
+// zoneNames are the names of the zones in time/tzdata. The error for an unknown zone suggests one of these names. The
+// list is here because time/tzdata does not list its zones, and because the errors are then the same on all machines.
+// A zone that is not in the list can be used too, if the machine has it. RATELIMIT_WRITE=1 go test -run
+// ^TestZoneNames$ writes the list again.
 const zoneNames = `
 Africa/Abidjan Africa/Accra Africa/Addis_Ababa Africa/Algiers Africa/Asmara Africa/Asmera Africa/Bamako Africa/Bangui Africa/Banjul
 Africa/Bissau Africa/Blantyre Africa/Brazzaville Africa/Bujumbura Africa/Cairo Africa/Casablanca Africa/Ceuta Africa/Conakry Africa/Dakar

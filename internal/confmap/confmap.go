@@ -37,7 +37,7 @@ type Reader struct {
 
 	problems []error // the problems that Err lists, at most MaxProblems
 	skipped  int     // number of problems that are counted, but not listed
-	copied   int     // the cost of all copies of maps and lists so far, about the number of their values; the method pay bounds it
+	copied   int     // the cost of all copies of maps and lists so far, about the number of their values; bounded by the method pay
 }
 
 // NewReader returns a Reader whose errors are made by two functions of the caller. The function problem
@@ -54,7 +54,7 @@ func (r *Reader) Reject(field, value, reason string) {
 	r.Report(r.problem(field, value, reason))
 }
 
-// Report adds a problem, whose error the caller has made, to those that Err returns.
+// Report adds a problem, whose error the caller has made, to the problems that Err returns.
 func (r *Reader) Report(err error) {
 	if len(r.problems) == MaxProblems {
 		r.skip(1)

@@ -136,8 +136,9 @@ func (x Decimal) Point() int { return len(x.digits) + x.exp }
 // with zeros, such as 1200, it returns minus the number of these zeros, here -2.
 func (x Decimal) Places() int { return -x.exp }
 
-// Scaled returns as n the absolute value of x · 10^shift. whole reports whether that is a whole number,
-// and fits reports whether it is at most limit. If one of these is false, n is 0.
+// Scaled returns as n the absolute value of x · 10^shift. The result whole says whether this value is a
+// whole number, and the result fits says whether it is at most limit. If whole or fits is false, n is
+// 0.
 func (x Decimal) Scaled(shift int, limit int64) (n int64, whole, fits bool) {
 	exp := x.exp + shift
 	switch {
@@ -166,8 +167,8 @@ func (x Decimal) Float() (float64, error) {
 // x.Places(), so the caller must check first that these two are small.
 func (x Decimal) Rat() *big.Rat { return x.leading(len(x.digits)) }
 
-// leading returns x with only its first digits, and 0 in place of the others. first is the number of
-// digits to keep.
+// leading returns x with only its first digits, and 0 in place of the others. The parameter first is
+// the number of digits to keep.
 func (x Decimal) leading(first int) *big.Rat {
 	n, ok := new(big.Int).SetString(x.digits[:first], 10)
 	if !ok {

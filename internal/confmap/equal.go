@@ -12,8 +12,8 @@ import (
 // deeper than MaxDepth, such as one that contains itself, is equal to no value.
 func Equal(a, b any) bool { return equal(reflect.ValueOf(a), reflect.ValueOf(b), 0) }
 
-// equal does the work of Equal for two values inside maps and lists. The parameter depth is the number
-// of these maps and lists.
+// equal does the work of Equal for two values that may be nested in maps and lists. The parameter depth
+// says in how many maps and lists they are nested.
 func equal(a, b reflect.Value, depth int) bool {
 	a, b = within(a), within(b)
 	if !a.IsValid() || !b.IsValid() || depth > MaxDepth {

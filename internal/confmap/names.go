@@ -66,8 +66,8 @@ func Nearest[S ~string](name string, names []S) (best S) {
 	return ""
 }
 
-// DidYouMean returns a text for an error about a misspelt name, such as `; did you mean "TokenBucket"?`. It asks for the
-// known name that [Nearest] returns. If there is none, the text is empty.
+// DidYouMean returns a text for an error about a misspelt name, such as `; did you mean "TokenBucket"?`. The text
+// suggests the known name that [Nearest] returns. If there is none, the text is empty.
 func DidYouMean[S ~string](name string, names []S) string {
 	if near := Nearest(name, names); near != "" {
 		return "; did you mean " + Quote(string(near)) + "?"
@@ -80,7 +80,7 @@ func DidYouMean[S ~string](name string, names []S) string {
 // Neither name may be longer than longestCompared.
 //
 // After the loop over j, row[j] is the number of errors between the beginnings b[:j] and a[:i+1]. The
-// array last holds the same numbers for a[:i], and the array before holds them for a[:i-1].
+// array named last has the same numbers for a[:i], and the array named before has them for a[:i-1].
 func typingErrors(a, b string) int {
 	var rows [3][longestCompared + 1]int
 	before, last, row := &rows[0], &rows[1], &rows[2]

@@ -9,8 +9,8 @@ type Schema struct {
 	byName map[string]string // maps each name of a field, as Fold returns it, to the field
 }
 
-// NewSchema returns the Schema of these fields. The map aliases has further names, each with the field
-// for which it stands.
+// NewSchema returns the Schema of these fields. The parameter aliases is a map with further names, each
+// with the field for which it stands.
 func NewSchema(fields []string, aliases map[string]string) *Schema {
 	s := &Schema{Fields: fields, byName: make(map[string]string, len(fields)+len(aliases))}
 	for _, field := range fields {
@@ -63,8 +63,8 @@ func (n *Node) Match(schemas ...*Schema) {
 	}
 }
 
-// Drop removes from the node n the fields of a schema that Match has found. [Reader.Unknown] then
-// reports them as it reports keys that name no field.
+// Drop removes the fields of the given schema from the fields that Match has found in the node n.
+// [Reader.Unknown] then reports them as it reports keys that name no field.
 func (n *Node) Drop(schema *Schema) {
 	for _, field := range schema.Fields {
 		if name, ok := n.given[field]; ok {

@@ -10,13 +10,13 @@ import (
 const notString = "must have a string for its key"
 
 // A Hint returns the reason in the error for a key that names no field, or an empty text for the
-// default reason. meant lists the fields that the key was probably meant to be. These fields count as
-// misspelt: they are not reported as missing too.
+// default reason. The result meant lists the fields that the key was probably meant to be. These fields
+// count as misspelt: they are not reported as missing too.
 type Hint func(name string, value any) (reason string, meant []string)
 
 // Unknown reports the keys of n that name no field, the keys that are not strings, and the fields that
-// are given twice. [Node.Match] must have been called. If a key is similar to a name in known, the error
-// suggests that name, and the field counts as misspelt, see [Node.Misspelt].
+// are given twice. [Node.Match] must have been called. If a key is similar to a name in the list known,
+// the error suggests that name, and the field counts as misspelt, see [Node.Misspelt].
 func (r *Reader) Unknown(n *Node, known []string, hint Hint) {
 	for _, s := range r.listed(&n.strays) {
 		if !s.isName {
@@ -58,8 +58,8 @@ func (r *Reader) StringKeys(n *Node) bool {
 	return others.total == 0
 }
 
-// A stray is a key of a map that must be reported as a problem: it names no field, is not a string, or names
-// a field for which the map has two keys.
+// A stray is a key of a map that must be reported as a problem: the key is not a string, names no field,
+// names a field for which the map has two keys, or names a field that [Node.Drop] has removed.
 type stray struct {
 	name   string // the key or, if it is not a string, its description
 	kind   string // the type of the key, if it is not a string

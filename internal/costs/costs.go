@@ -22,7 +22,8 @@ func ValidUnit(unit string) bool {
 	return len(unit) <= 64
 }
 
-// Index returns the index in the slice all of the Cost with this unit, or -1 if all has no such Cost.
+// Index returns the index of the Cost with this unit in a list of costs, or -1 if the list has no such
+// Cost.
 func Index(all []Cost, unit string) int {
 	for i := range all {
 		if all[i].Unit == unit {
@@ -32,10 +33,12 @@ func Index(all []Cost, unit string) int {
 	return -1
 }
 
-// Of returns how many units a request takes from a rule that counts the given unit. The slice all has the costs of the
-// request, one for each unit. If the unit is "" (requests) and all has no cost for it, the request takes as many units
-// as the parameter requests says, but at least 1. If asked is false, the rule does not apply to the request. For the
-// unit "", this is so if all has a cost of 0 for it; for any other unit, if all has no cost for it.
+// Of returns how many units a request takes from a rule that counts the given unit. The first parameter lists the
+// costs of the request, one for each unit. If it has no cost in requests (the unit is ""), the request costs as many
+// requests as the parameter requests says, but at least 1.
+//
+// The result asked is false if the rule does not apply to the request: if the rule counts requests and the request
+// costs 0 requests, or if the rule counts another unit and the list has no cost in this unit.
 func Of(all []Cost, requests int, unit string) (n int64, asked bool) {
 	for i := range all {
 		if c := &all[i]; c.Unit == unit {
@@ -45,8 +48,9 @@ func Of(all []Cost, requests int, unit string) (n int64, asked bool) {
 	return int64(max(requests, 1)), unit == ""
 }
 
-// Complete returns a copy of all, the costs of a request. The first element of the copy is the cost in requests, whose
-// unit is ""; it is left out if the request costs 0 requests. If all is empty, Complete returns nil.
+// Complete returns a copy of the list of the costs of a request. The first element of the copy is the cost in
+// requests, whose unit is ""; it is left out if the request costs 0 requests. If the list is empty, Complete returns
+// nil.
 func Complete(all []Cost, requests int) (costs []Cost) {
 	if len(all) == 0 {
 		return nil
@@ -62,7 +66,7 @@ func Complete(all []Cost, requests int) (costs []Cost) {
 	return costs
 }
 
-// Used returns how many of the given units a request has really used, after it was charged n of them. The slice actual
+// Used returns how many units of one kind a request has really used, after n such units were charged. The slice actual
 // says what the request has used. If actual has no entry for the unit, Used returns n.
 func Used(actual []Cost, unit string, n int64) int64 {
 	if i := Index(actual, unit); i >= 0 {

@@ -24,7 +24,8 @@ const (
 	numTotals
 )
 
-// The indices of the counters that only the tables of keys count. They are indices in Table and Sums, not in Totals.
+// The indices of the counters that are counted only in the tables of keys, and not in Totals. They are indices in
+// Table and Sums.
 const (
 	Evicted = numTotals + iota
 	Overflowed
@@ -40,8 +41,8 @@ type Row struct {
 	Help   string // what is counted, as a sentence for people
 }
 
-// Table has a row for each counter. A new counter also needs a field of RuleStats, in the same order, and a call of
-// Totals.Add.
+// Table has a row for each counter. A new counter also needs a field in the struct RuleStats of the root package,
+// in the same order, and a call of Totals.Add.
 var Table = [numAll]Row{
 	Allowed: {"Allowed", "requests", "allowed", "request",
 		"Requests that the rule granted, also without a charge: by a tier without a limit, or by the policy FailOpen."},
@@ -67,16 +68,17 @@ var Table = [numAll]Row{
 		"Of the requests, those charged to the budget that keys share beyond the bound on their number."},
 }
 
-// Totals are those counts of a rule that its table of keys does not keep: decisions by a store, a failure policy or a
-// custom limiter, errors, units given back, and replays (answers of an earlier grant). They are safe for concurrent use
-// by multiple goroutines.
+// Totals are the counts of a rule that its table of keys does not keep: decisions by a store, a failure policy or a
+// custom limiter, errors, units given back, and replays (answers of an earlier grant). Totals are safe for concurrent
+// use by multiple goroutines.
 type Totals [numTotals]atomic.Uint64
 
 // Add adds n to the counter with this index, such as Errors.
 func (t *Totals) Add(counter int, n uint64) { t[counter].Add(n) }
 
-// Decided counts one decision of a rule. The parameter shadow is true for a rule that only observes, so that its denials
-// stop no request. The parameter advises is true if such a rule tells the caller of its denials.
+// Decided counts one decision of a rule. The parameter shadow is true for a rule that only observes, so that its
+// denials stop no request. The parameter advises is true if the rule only observes, but its denials are told to the
+// caller.
 func (t *Totals) Decided(granted, shadow, advises bool) {
 	switch {
 	case granted:
@@ -90,8 +92,8 @@ func (t *Totals) Decided(granted, shadow, advises bool) {
 	}
 }
 
-// Keep adds the counts c of a table of keys that has decided while the store failed. A new table, whose counts begin at
-// 0, replaces that table.
+// Keep adds the counts c of a table of keys that has decided while the store failed. It is called when that table is
+// given up, so that its counts are not lost.
 func (t *Totals) Keep(c keytable.Counts) {
 	var s Sums
 	s.AddKeys(c, true)
@@ -111,7 +113,8 @@ func (t *Totals) Sums() (s Sums) {
 // Sums are the values of all counters of a rule, in the order of Table.
 type Sums [numAll]uint64
 
-// AddKeys adds the counts c of a table of keys. degraded is true if this table decides only while the store fails.
+// AddKeys adds the counts c of a table of keys. The parameter degraded is true if this table decides only while
+// the store fails.
 func (s *Sums) AddKeys(c keytable.Counts, degraded bool) {
 	s[Allowed] += c.Allowed
 	s[Denied] += c.Denied

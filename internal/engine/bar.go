@@ -12,7 +12,7 @@ import (
 // blocks nothing.
 type Bar struct {
 	Strikes *penalty.Table // the denials of all keys of the rule in this process; nil if the rule has no Penalty
-	Blocks  bool           // whether the key is blocked, so that the answer of the Part is a denial
+	Blocks  bool           // whether the key of the request is blocked, so that the rule denies the request
 }
 
 // Rest returns how long the key of the part p is still blocked, or 0 if it is not.
@@ -21,8 +21,8 @@ func (b *Bar) Rest(t *Timeline, p *Part) time.Duration {
 	return rest
 }
 
-// rest does what Rest does. It also returns the instant at which it has looked, or 0 if no block can apply: without a Penalty, in
-// shadow, or if p has its answer already.
+// rest does what Rest does. It also returns the instant at which it has looked, or 0 if no block can apply: if the rule has no
+// Penalty, if the rule only observes (is in shadow), or if p has its answer already.
 func (b *Bar) rest(t *Timeline, p *Part) (rest time.Duration, now keytable.Instant) {
 	if b.Strikes == nil || p.Keys == nil || p.Shadow {
 		return 0, 0
@@ -31,8 +31,8 @@ func (b *Bar) rest(t *Timeline, p *Part) (rest time.Duration, now keytable.Insta
 	return b.Strikes.Rest(p.Hash, now), now
 }
 
-// Deny denies the part p (one rule of a request) if its key is blocked. It writes the denial into p and sets p.Keys to nil, so that
-// DecideAll takes over this answer. The fields that a block does not change, such as Limit, are those that the keys would answer.
+// Deny denies the part p (one rule of a request) if its key is blocked. It writes the denial into p and sets p.Keys to nil, so
+// that DecideAll takes over this answer. The fields that a block does not change, such as Limit, are as without the block.
 func (b *Bar) Deny(t *Timeline, p *Part) {
 	rest, now := b.rest(t, p)
 	if rest == 0 {
@@ -44,9 +44,9 @@ func (b *Bar) Deny(t *Timeline, p *Part) {
 	b.deny(p, rest)
 }
 
-// Strike is called for a denied request. If the part p (one rule of the request) denies it, and is not in shadow, Strike counts one
-// more denial of its key. After enough of them, the key is blocked: then p becomes a denial that lasts until the block ends. begun
-// says whether this denial has begun the block.
+// Strike is called for a denied request. If the rule of the part p denies the request and does not only observe (is not in
+// shadow), Strike counts one more denial of the key. After enough denials, the key is blocked: then p becomes a denial that lasts
+// until the block ends. The result begun says whether this denial has begun the block.
 func (b *Bar) Strike(p *Part, whose penalty.Whose, now keytable.Instant) (begun bool) {
 	if p.Keys == nil || p.Shadow || p.Granted() || p.N == 0 {
 		return false
@@ -58,9 +58,9 @@ func (b *Bar) Strike(p *Part, whose penalty.Whose, now keytable.Instant) (begun 
 	return begun
 }
 
-// Learn notes in this process what a store has answered about the key of the part p: b.Blocks says whether the key is blocked, and
-// p.RetryAfter for how long. So the block holds also while the store fails and this process decides alone. news reports whether the
-// store says that the key is blocked and this process did not know it.
+// Learn notes in this process what a store has answered about the key of the part p: b.Blocks says whether the key is blocked,
+// and p.RetryAfter for how long. So the block holds also while the store fails and this process decides alone. The result news is
+// true if the key is blocked and this process did not know it before.
 func (b *Bar) Learn(p *Part, whose penalty.Whose, now keytable.Instant) (news bool) {
 	known := b.Strikes.Rest(p.Hash, now) > 0
 	if !b.Blocks {

@@ -1,8 +1,8 @@
 package engine
 
-// Binds compares the answers a and b of two rules to one request, and reports whether the caller is told a
-// rather than b. The parameter passes says whether the request passes, and the parameter earlier whether the
-// rule of a comes first.
+// Binds compares the answers of two rules to one request, and reports whether the caller gets the answer a, and
+// not the answer b. The parameter passes is true if the request passes. The parameter earlier is true if the
+// rule with the answer a comes before the rule with the answer b.
 //
 // If the request is denied, the longer RetryAfter wins. One exception: if the field Ends of a Part is set, its
 // units come back when running work ends, maybe sooner than RetryAfter says. So the denial of such a Part loses

@@ -34,8 +34,8 @@ type Charge struct {
 	Rule, Algorithm string // names of the rule that the key belongs to, and of its algorithm
 	Key             string // the key to charge
 
-	Rate    Rate          // the limit from now on
-	Warmup  *Warmup       // how the limit of a new key grows from now on; nil if a new key has the full limit
+	Rate    Rate          // the limit by which the Book decides on this Charge
+	Warmup  *Warmup       // how the limits of new keys of the rule grow from now on; nil if new keys have the full limit
 	N       int64         // how many units to charge; with 0, Take charges nothing. For Settle: how many units stay charged
 	Charged int64         // for Settle: how many units were charged before
 	Shadow  bool          // whether the rule only observes (is in shadow): its denial does not deny the request
@@ -44,7 +44,7 @@ type Charge struct {
 	HoldFor time.Duration // for how long the charge can be given back
 
 	Penalty   penalty.Rule // when denials block the key; zero if they do not
-	NoStrike  bool         // whether a denial does not count as one of those after which the Penalty blocks the key
+	NoStrike  bool         // whether a denial is left out when the Penalty counts the denials of the key
 	Penalized bool         // part of the answer: whether the key is blocked by the Penalty
 
 	Verdict               // the answer of the Book
@@ -98,11 +98,8 @@ func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err erro
 		return true, nil
 	}
 	for i := range charges {
-		c, do := &charges[i], Look
-		if c.N > 0 && !c.Look && !look {
-			do = Probe
-		}
-		c.Verdict, c.Delay, _ = b.rules[c.name()].Ask(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, max(c.N, 1), do)
+		c := &charges[i]
+		c.Verdict, c.Delay, _ = b.rules[c.name()].Ask(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, max(c.N, 1), Look)
 		if t := b.penalties(c); t != nil {
 			c.penalize(t.Rest(keytable.HashOf(c.Key), now))
 		}
@@ -121,6 +118,9 @@ func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err erro
 	for i := range charges {
 		switch c := &charges[i]; {
 		case !passes || c.N == 0 || !c.Granted():
+			if c.N > 0 && !c.Look { // the key may learn a new rate from a denial too
+				_, _, _ = b.rules[c.name()].Ask(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, c.N, Probe)
+			}
 		case c.Look:
 			c.Verdict, c.Delay, _ = b.rules[c.name()].Ask(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, c.N, DryRun)
 		default:
@@ -133,8 +133,8 @@ func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err erro
 	return false, nil
 }
 
-// penalties returns the table that counts the denials (strikes) of the keys of c's rule, or nil if
-// denials of c do not count.
+// penalties returns the table that counts the denials (strikes) of the keys of c's rule. It returns nil
+// if denials of c are not counted: if the rule has no Penalty, or if it only observes (is in shadow).
 func (b *Book) penalties(c *Charge) *penalty.Table {
 	if c.Shadow || c.Penalty.After == 0 {
 		return nil
@@ -170,8 +170,8 @@ func (b *Book) Pardon(charges []Charge) {
 }
 
 // enter makes the Ledger for the rule of the Charge c if the Book has none yet. Otherwise, if c has a
-// Warmup, enter gives this Warmup to the keys of the rule. It returns an error if the keys have too many
-// rates already, so that they cannot have the rate of c too.
+// Warmup, enter gives this Warmup to the keys of the rule. It returns an error if the rule already has
+// so many different rates that the rate of c cannot be added.
 func (b *Book) enter(c *Charge) error {
 	keys := b.rules[c.name()]
 	switch {
@@ -195,8 +195,8 @@ func (b *Book) enter(c *Charge) error {
 // more, Settle charges the difference, whatever the limit.
 //
 // If the charges are holds (units in use by running work, see [NewInFlight]), a hold with N = 0 ends, and
-// any other hold lasts for Rate.Per from now. The result over is true if a hold that was to last longer
-// is over already.
+// any other hold lasts for Rate.Per from now. The result over is true if one of these other holds has run
+// out already, so that it cannot last longer.
 func (b *Book) Settle(charges []Charge) (over bool, err error) {
 	b.time.Renew()
 	b.mu.Lock()

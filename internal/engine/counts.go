@@ -17,8 +17,8 @@ type beginner[S any] interface {
 // Clone of its own.
 func (Counts[S, C]) Clone(s *S) S { return *s }
 
-// Inherit returns the state for a key that shared the state s and now gets its own: a copy, with the same counts. The
-// algorithm that keeps a log of instants has a method Inherit of its own.
+// Inherit returns the first state of its own for a key that shared the state s with other keys until now: a copy,
+// with the same counts. The algorithm that keeps a log of instants has a method Inherit of its own.
 func (Counts[S, C]) Inherit(s *S, _ keytable.Instant) S { return *s }
 
 // Resize leaves the state of a key as it is, because a count means the same under any limit.

@@ -27,7 +27,7 @@ type Question struct {
 	Shadow  bool          // whether the rule only observes: its denial stops no request. It is charged if it grants and the request passes
 	Advises bool          // for a rule in shadow: whether the caller is told of its denials, which then have a count of their own
 
-	shard lockedShard // the key's shard while it is locked, otherwise nil
+	shard lockedShard // the part of the table with the state of the key, while it is locked; otherwise nil
 }
 
 // An Answer is what a rule or a limiter answers to a [Question].
@@ -41,8 +41,9 @@ type Answer struct {
 // Units returns the number of units to decide on: q.N, or 1 if q.N is 0.
 func (q *Question) Units() int64 { return max(q.N, 1) }
 
-// intent returns the Intent with which the keys are asked the question q: do, the Intent of the whole
-// decision, or Look if q asks for no units, so that nothing is charged.
+// intent returns the Intent with which the keys are asked the question q. If q asks for units, this is
+// the parameter do, the Intent of the whole decision. If q asks for no units, it is Look, which charges
+// nothing.
 func (q *Question) intent(do Intent) Intent {
 	if q.N > 0 {
 		return do
@@ -133,10 +134,10 @@ func Replayed(now keytable.Instant) Outcome {
 // Otherwise, if callers wait for a key of a part that is not in shadow, DecideAll decides nothing and
 // sets Queued in the Outcome.
 //
-// The parameter began is a reading of the machine's clock that the caller has made for this decision,
-// or 0. If the Timeline uses another clock, DecideAll ignores began. If it uses the machine's clock,
-// DecideAll also gives the reading to the shard of each key, so that no later decision in that shard
-// uses an earlier instant.
+// If the Timeline uses the machine's clock, the parameter began is a reading of this clock that the
+// caller has made for this decision, or 0. DecideAll passes the reading to the locked part (shard) of
+// each table of keys, so that no later decision there uses an earlier instant. If the Timeline uses
+// another clock, DecideAll ignores the parameter.
 func DecideAll(t *Timeline, parts []Part, order *Order, began keytable.Instant) Outcome {
 	t.Renew()
 	AdmitAll(parts)
@@ -162,8 +163,8 @@ func DecideAll(t *Timeline, parts []Part, order *Order, began keytable.Instant) 
 	return out
 }
 
-// usual reports whether the order o permits the fast function takeAll in place of askAll and finishAll.
-// The caller must also check that no part has a rate in the field Want.Rate.
+// usual reports whether DecideAll may decide with the order o by the fast function takeAll, in place of
+// askAll and finishAll. The caller must also check that no part has a rate in the field Want.Rate.
 func (o *Order) usual() bool {
 	return o.Mode == ModeTake && o.Within == AnyDelay && o.Record == nil && !o.Unsettled
 }
@@ -346,8 +347,8 @@ func readLocked(t *Timeline, parts []Part) keytable.Instant {
 	return now
 }
 
-// tally returns which total (for example, that of the allowed or of the denied requests) counts the
-// answer of a rule to the question q. It has these parameters:
+// tally returns the total, for example that of the allowed requests, to which the answer of a rule to
+// the question q is added. It has these parameters:
 //
 //   - counted: whether the decision is counted at all
 //   - passes: whether the request passes

@@ -13,7 +13,7 @@ type Found struct {
 	Place    Place // where the state of the key is stored; 0 if Part.Keys is nil
 	Receipts int   // how many charges of the key can still be given back
 
-	Verdict Verdict       // the next answer if the charge were given back; set only if Order.Revocable is set and the part grants
+	Verdict Verdict       // answer to the next request if the charge were given back; set only if Order.Revocable is set and the part grants
 	Delay   time.Duration // the Delay of the answer in the field Verdict
 }
 
@@ -169,5 +169,5 @@ func (ps *ratePlans[S, C]) copyOf(s *ratedState[S]) *ratedState[S] {
 	if p == nil {
 		return new(ratedState[S])
 	}
-	return &ratedState[S]{state: p.config.Clone(&s.state), plan: p.id}
+	return &ratedState[S]{state: p.config.Clone(&s.state), plan: s.plan &^ withReceipts, slow: s.slow}
 }

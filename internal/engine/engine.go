@@ -21,10 +21,11 @@ const Never time.Duration = 1<<63 - 1
 // changes.
 type Algorithm[S, C any] interface {
 	// Step decides on n units, at least 1, for the key with state s. It changes s only if it grants the
-	// units and charge is set. The result delay is how long the caller should delay a granted request.
+	// units and the parameter charge is true. The result delay is how long the caller should delay a
+	// granted request.
 	//
-	// If the instant now is before the last charge of the key, Step decides at the instant of that
-	// charge. The durations in v still count from now, see [StepAhead].
+	// If the instant now is before the last charge of the key, Step decides at the instant of that charge.
+	// The durations in v still count from now, see [StepAhead].
 	//
 	// The debt of s (the granted units that still count) drains at the rate of the configuration pace.
 	// Usually, pace is the configuration on which Step is called. It is a slower configuration if keys of
@@ -38,13 +39,13 @@ type Algorithm[S, C any] interface {
 	Carry(s *S, from C, now keytable.Instant)
 
 	// Resize converts the state s, after Carry, from the limit of the old configuration (from) to the
-	// limit of this configuration. If the algorithm counts in windows or in a log, the key keeps what
-	// it has used: the units that the key has left grow by as much as the limit. With any other
-	// algorithm, a used key has no more units left than before, and an unused key stays unused.
+	// limit of this configuration. If the algorithm counts in windows or in a log, the key keeps what it
+	// has used: the units that the key has left grow by as much as the limit. With any other algorithm, a
+	// used key has no more units left than before, and an unused key stays unused.
 	//
-	// The parameter ahead is set if s is a copy of a state whose change takes place later, when the key
-	// is charged: then Step, called for the copy, says how long a request has to wait. The result lost
-	// is set if the change has dropped a part of what the key has used.
+	// The parameter ahead is true if s is only a copy of the state of the key, for which Step then
+	// computes how long a request has to wait. The state itself is converted later, when the key is
+	// charged. The result lost is true if the change has dropped a part of what the key has used.
 	Resize(s *S, from C, ahead bool) (lost bool)
 
 	// Fills reports whether a change from the old configuration (from) to this configuration may make a

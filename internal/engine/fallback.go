@@ -81,12 +81,12 @@ func (f *fallback) Ask(h keytable.Hash, want Wanted, now keytable.Instant, n int
 	return shard.step(h, want, now, n, do)
 }
 
-// A charge of both states has two receipts (numbers by which it can be given back). The caller gets
-// the receipt of the Keys in the field granted. That receipt stores the number of the other one, its
-// twin, which the embedded Keys issued.
+// A charge of both states has two receipts (numbers by which it can be given back). The caller gets the
+// receipt of the Keys in the field granted. That receipt stores the number of the second receipt, which
+// the embedded Keys issued. The second receipt is called its twin.
 
-// twin returns the receipt that the embedded Keys issued for the same charge as the receipt id of
-// the field granted, or 0 if there is none.
+// twin returns the second receipt of a charge, which the embedded Keys issued, or 0 if there is none.
+// The parameter id is the first receipt of this charge, which the Keys in the field granted issued.
 func (f *fallback) twin(id Receipt) Receipt {
 	if id == 0 {
 		return 0
@@ -171,7 +171,7 @@ func (f *fallback) Restart() {
 	f.granted.Restart()
 }
 
-// A fallbackShard is a lockedShard for both states of a key.
+// A fallbackShard implements lockedShard for a key with two states, while both are locked.
 type fallbackShard struct {
 	lockedShard
 	granted lockedShard
@@ -247,8 +247,9 @@ func (s *fallbackShard) refusal(want Wanted) error {
 	return cmp.Or(s.lockedShard.refusal(want), s.granted.refusal(want))
 }
 
-// restrict makes v the answer to a request that also needs the units of the given verdict. The parameter
-// delay is the longer Delay of the two. The result is the Delay of the request, which is 0 if v is a denial.
+// restrict merges another verdict into v: v becomes the answer to a request that needs the units of both.
+// The parameter delay is the longer Delay of the two. The result is the Delay of the request, which is 0 if
+// v is a denial.
 func (v *Verdict) restrict(other *Verdict, delay time.Duration) time.Duration {
 	v.Left = min(v.Left, other.Left)
 	v.RetryAfter = max(v.RetryAfter, other.RetryAfter)

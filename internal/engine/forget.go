@@ -29,10 +29,12 @@ func (k *ratedKeys[S, C]) Admit(r *Rate) error {
 
 // forgetRates forgets the rates that no key uses any more: it evicts the keys that owe nothing, and gives the
 // remaining keys new plans (rates with their configurations) for the same rates. Nothing else in the states of
-// the keys changes. It does nothing if another call has replaced the given plans (old) meanwhile. It also does
-// nothing if an earlier call has made these plans and, since then, fewer new rates were added or refused than
-// a quarter of the largest number of rates: to visit all keys takes long, and stays rare even if all rates are
-// in use. It returns the plans that k then has.
+// the keys changes. It returns the plans that k then has. It does nothing in two cases:
+//
+//   - Another call has replaced the given plans (old) meanwhile.
+//   - An earlier call has made these plans, and since then fewer new rates were added or refused than a
+//     quarter of the largest number of rates. It takes long to visit all keys, so this must be rare, even if
+//     all rates are in use.
 func (k *ratedKeys[S, C]) forgetRates(old *ratePlans[S, C]) *ratePlans[S, C] {
 	k.changing.Lock()
 	defer k.changing.Unlock()
@@ -68,10 +70,9 @@ func (k *ratedKeys[S, C]) renewLocked(r Rates, before func(*ratePlans[S, C])) er
 	k.table.Reconfigure(ps, func(_ keytable.Hash, s *ratedState[S], _ bool) {
 		if from := old.planOf(s); from != nil {
 			to := ps.successor(from, successors)
-			s.setPlan(to.id)
+			ps.moveTo(s, to, old, successors)
 		}
 	})
-	ps.successor(old.slowestPlan(), successors) // keeps a plan for the slowest rate that a key may have used, see twoRates
 	k.plans.Store(ps)
 	return nil
 }

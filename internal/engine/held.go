@@ -13,8 +13,8 @@ import (
 // not taken.
 const withReceipts = 1 << 31
 
-// setPlan records in the state s that it was last written at the plan (rate) with this id. The bits
-// planBits stay.
+// setPlan records in the state s that it was last written at the plan (rate) with this id. The two
+// flags in the same field (planBits) stay as they are.
 func (s *ratedState[S]) setPlan(id uint32) { s.plan = id | s.plan&planBits }
 
 // forgetReceipts removes the link from the state s to its receipts. The units of these receipts stay
@@ -30,9 +30,9 @@ func (ps *ratePlans[S, C]) debt(s *ratedState[S], p *ratePlan[S, C], now keytabl
 	return exact.Level{}
 }
 
-// lower records for the receipts of the key with hash h that the key owes the given debt at present. The
-// parameter s is the state of the key. The caller calls lower each time before it changes the debt, so
-// that the lowest debt since the charge of each receipt is known, see layer.
+// lower records that the key with hash h owes the given debt at present. The parameter s is the state of
+// the key. For each receipt of the key, the lowest debt since its charge must be known, see layer. So
+// the caller calls lower each time before it changes the debt.
 func (ps *ratePlans[S, C]) lower(s *ratedState[S], h keytable.Hash, debt exact.Level) {
 	if s.chain != 0 && !ps.receipts.get().lower(s.chain, h, debt) {
 		s.forgetReceipts()
@@ -142,18 +142,23 @@ func (k *ratedKeys[S, C]) Extend(h keytable.Hash, id Receipt, now keytable.Insta
 	return next
 }
 
-// exceed charges n units to the key with hash h, whatever its limit. The parameter s is the state of the
-// key, or nil if the key has none. The charge uses the plan (rate) at which s was last written. If there is
-// no such plan, it uses the rate that the parameter want selects. If the charges of the rule are holds
-// (units that running work uses until it ends), it returns the number of the new hold, and otherwise 0.
+// exceed charges n units to the key with hash h, whatever its limit. The parameter s is the state of
+// the key, or nil if the key has none. The charge uses the plan (rate) at which s was last written. If
+// there is no such plan, or if the key counts as new or has to warm up again, it uses the rate that the parameter
+// want selects. It returns the number of the hold, as the method Exceed of [Keys] does.
 func (ps *ratePlans[S, C]) exceed(
 	shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, want Wanted, now keytable.Instant, n int64,
 ) Receipt {
 	if s != nil {
 		p := ps.planOf(s)
-		if p == nil {
+		if p == nil || p.holds == nil && ps.Idle(s, now) {
 			p, _ = ps.pick(want)
-			s.setPlan(p.id)
+			*s = ratedState[S]{plan: p.id}
+		} else if p.ages != nil && p.ages.Unused(&s.state, now) {
+			from := p
+			if p, _ = ps.pick(want); !p.equals(from) {
+				ps.convert(s, h, from, p, now, false)
+			}
 		}
 		ps.lower(s, h, ps.debt(s, p, now))
 		p.config.Exceed(&s.state, now, n)

@@ -8,8 +8,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// MaxHolds is the largest number of holds of one key. A request for one more is denied as if the limit
-// were reached.
+// MaxHolds is the largest number of holds (units in use by running work) of one key. A further request
+// is denied, as if the limit were reached.
 const MaxHolds = 1 << 16
 
 // inFlight is the [Algorithm] of a rule that limits how much work is in flight, see NewInFlight.
@@ -64,16 +64,16 @@ type Held struct {
 // holds with the original; the method Clone makes a copy that does not.
 type held struct{ *holds }
 
-// holds are the holds of one key, in the order in which they were granted. In this order they also
-// run out, if nobody ends one before.
+// holds are the holds of one key, in the order in which they were granted. They also run out in this
+// order, if nobody ends them before.
 type holds struct {
 	list []hold
 	open int              // number of holds in the list that nobody has ended
 	sum  int64            // how many units these holds have
 	last keytable.Instant // when the newest hold was granted
 
-	// The fields below count the holds at the front of the list that had run out at the instant seen. With
-	// these counts, a decision on a key with many such holds need not count them again.
+	// The fields below count the holds at the front of the list that had run out at the instant in the
+	// field seen. With these counts, a decision on a key with many such holds need not count them again.
 	seen      keytable.Instant
 	over      int   // how many holds at the front of the list have run out, including those that were ended before
 	overOpen  int   // how many of these run-out holds nobody has ended
@@ -82,7 +82,7 @@ type holds struct {
 
 // A hold is a number of units that one request holds.
 type hold struct {
-	id    Receipt          // the number of the hold, higher than those of earlier holds; 0 for holds that were merged into one
+	id    Receipt          // the number of the hold, higher than the numbers of earlier holds; 0 if several holds were merged into this one
 	n     int64            // how many units are held; 0 after the hold was ended
 	until keytable.Instant // when the hold is over, if nobody ends it before
 }
@@ -105,7 +105,7 @@ func (h *holds) pass(now keytable.Instant) (open int, held int64) {
 	return h.open - h.overOpen, h.sum - h.overUnits
 }
 
-// again drops the counts in the fields seen to overUnits, so that the next call of pass counts from the
+// again sets the fields from seen to overUnits to 0, so that the next call of pass counts from the
 // beginning of the list.
 func (h *holds) again() { h.seen, h.over, h.overOpen, h.overUnits = 0, 0, 0, 0 }
 
@@ -294,8 +294,8 @@ func (c *inFlight) GiveBack(s *held, back Returned) {
 func (c *inFlight) Clone(s *held) held { return c.merged(s, 0, 64) }
 
 // merged returns a copy of s without the holds that have run out at the instant now. The copy keeps as
-// many holds from the front of the list as the parameter first says. All others are merged into one,
-// which runs out when the last of them does.
+// many holds from the front of the list as the parameter first says. All other holds are merged into
+// one hold, which runs out at the instant at which the last of them would have run out.
 func (c *inFlight) merged(s *held, now keytable.Instant, first int) held {
 	if s.holds == nil {
 		return held{}

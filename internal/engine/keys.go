@@ -62,10 +62,10 @@ type Keys interface {
 	// selects. It does not charge these n units.
 	Revoke(h keytable.Hash, id Receipt, want Wanted, then keytable.Instant, n int64) (Verdict, time.Duration)
 
-	// Remember gives the key with hash h a state that agrees with the answer of a store: at most the
-	// given number of units (remaining) is left. The parameter rest is the ResetAfter in that answer,
-	// or 0 if it is not known. If the keys have a Warmup (a lower limit for new keys), Remember
-	// computes from rest how far the limit of the key has grown.
+	// Remember gives the key with hash h a state that agrees with the answer of a store: at most the given
+	// number of units (remaining) is left. The parameter rest is the ResetAfter in that answer, or 0 if it
+	// is not known. If the keys have a Warmup (a lower limit for new keys), Remember uses the parameter
+	// rest to compute how far the limit of the key has grown.
 	Remember(h keytable.Hash, want Wanted, remaining int64, rest time.Duration)
 
 	// Place returns where the state of the key with hash h is stored at the instant now, and
@@ -83,8 +83,9 @@ type Keys interface {
 	Reset(h keytable.Hash, want Wanted) bool
 
 	// Admit prepares the keys for a request that asks for the rate r. If r is nil, Admit does nothing. If
-	// requests have asked for too many rates, Admit forgets those that no key uses any more. If all are in
-	// use, it returns the error of Refusals.TooMany. The caller must hold no lock of the keys.
+	// requests have asked for too many rates, Admit forgets the rates that no key uses any more. If all
+	// rates are in use, it returns the error of Refusals.TooMany. The caller must hold no lock of the
+	// keys.
 	Admit(r *Rate) error
 
 	// Change returns a function that sets the rates of the keys to the given rates r, or an error if r
@@ -117,15 +118,15 @@ type Keys interface {
 // A Lockable stores the keys of a rule or of a limiter, and can lock one of them. [DecideAll] locks one
 // key of each rule of a request. Package waitline locks the keys that a caller waits for.
 type Lockable interface {
-	// lock locks the shard of the key with hash h and returns the shard. The parameter now is a reading
-	// of the clock. If the clock is the machine's, the result latest is the later one of now and the
-	// latest reading that the shard has seen. With any other clock, latest equals now. The result
-	// queued says whether callers wait for the key.
+	// lock locks the shard (the part of the table) that has the key with hash h, and returns the shard.
+	// The parameter now is a reading of the clock. If the clock is the machine's, the result latest is the
+	// later one of now and the latest reading that the shard has seen. With any other clock, latest equals
+	// now. The result queued says whether callers wait for the key.
 	lock(h keytable.Hash, now keytable.Instant) (s lockedShard, latest keytable.Instant, queued bool)
 }
 
-// A lockedShard is a locked shard of the table of a rule or of a limiter. Its methods must not be
-// called after finish or chargeAndUnlock.
+// A lockedShard is a locked shard (a part of the table of keys) of a rule or of a limiter. Its methods
+// must not be called after finish or chargeAndUnlock.
 type lockedShard interface {
 	// step decides on n units for the key with hash h at the rate that the parameter want selects. The
 	// parameter do says whether step takes the units if they are granted, and whether it returns a
@@ -136,10 +137,10 @@ type lockedShard interface {
 	// own rate instead. It returns nil if the rule can use want.Rate.
 	refusal(want Wanted) error
 
-	// ahead returns in due the earliest instant at which n units are available for the key with hash h
-	// if no other request comes, but not an instant before the parameter at. If the units are never
-	// available, due is [keytable.End]. The verdict v is the answer to a request at the instant in the
-	// parameter at, and the result delay is the Delay of the request once it is granted.
+	// ahead decides on a request for n units of the key with hash h at the instant in the parameter at,
+	// and returns the verdict v. The result due is the earliest instant from then on at which the units
+	// are available if no other request comes. If the units are never available, due is [keytable.End].
+	// The result delay is the Delay of the request once it is granted. ahead charges nothing.
 	ahead(h keytable.Hash, want Wanted, at keytable.Instant, n int64) (due keytable.Instant, v Verdict, delay time.Duration)
 
 	// delay returns the Delay that a request for n units has if it is granted at the given instant.
@@ -378,7 +379,6 @@ func (k *ratedKeys[S, C]) Change(r Rates) (func(now keytable.Instant), error) {
 		k.table.Reconfigure(ps, func(h keytable.Hash, s *ratedState[S], shared bool) {
 			ps.retag(h, s, old, successors, now, shared)
 		})
-		ps.successor(old.slowestPlan(), successors) // keeps a plan for the slowest rate that a key may have used, see twoRates
 		k.plans.Store(ps)
 	}, nil
 }

@@ -2,20 +2,22 @@ package engine
 
 import "github.com/ratelimit-go/ratelimit/internal/exact"
 
-// A layer is a part of the debt of one key of a bucket. The layers of a key lie in a stack. Each receipt
-// (a charge that can be given back) names one of them.
+// A layer is a part of the debt of one key of a bucket. The layers of a key form a stack. Each receipt (a
+// charge that can be given back) names one of the layers.
 //
 // The stack answers one question: how much can be given back for a receipt? At most the lowest debt that
-// the key has had since that charge. This is the sum of the receipt's layer and of all layers below it.
-// So newer receipts name higher layers, and receipts with the same lowest debt name the same layer.
+// the key has had since the charge of this receipt. The layers are made so that this lowest debt is the
+// sum of the receipt's layer and of all layers below it. So newer receipts name higher layers, and
+// receipts with the same lowest debt name the same layer.
 //
-// Two things remove debt. Debt that drains is taken from the top layer first, and then from those below.
-// Debt that is given back for a receipt is taken from its layer first, and then from those below. A layer
-// without debt is merged with the layer below it; only the bottom layer may be without debt.
+// Two things remove debt. Debt that drains is taken from the top layer first, and then from the layers
+// below. Debt that is given back for a receipt is taken from the receipt's layer first, and then from the
+// layers below. A layer without debt is merged with the layer below it; only the bottom layer may be
+// without debt.
 //
 // When two layers are merged, one of them leaves the stack and points to the other one, so that the
-// receipts that name it need not change. The one with the higher rank stays, as in a union-find structure:
-// after n mergers, a receipt finds its layer in at most about log2(n) steps.
+// receipts that name it need not change. The layer with the higher rank stays, as in a union-find
+// structure: after n mergers, a receipt finds its layer in at most about log2(n) steps.
 type layer struct {
 	size   exact.Level
 	below  uint32 // index of the layer below, or 0 at the bottom; after a merger: index of the layer that has taken it in
@@ -54,9 +56,9 @@ func (l *layers) lower(c *chain, debt exact.Level) {
 	}
 }
 
-// take gives back debt for a receipt of the chain c (the receipts of a key) that names the layer i: at
-// most the given amount (most), and at most what is left in that layer and those below it. It returns
-// how much it gives back.
+// take gives back debt for a receipt that names the layer i: at most the parameter most, and at most
+// what is left in that layer and in the layers below it. It returns how much it gives back. The chain c
+// has the receipts of the key.
 func (l *layers) take(c *chain, i uint32, most exact.Level) exact.Level {
 	back := l.empty(c, l.find(i), most)
 	c.debt = c.arithmetic().Minus(c.debt, back)
@@ -93,8 +95,8 @@ func (l *layers) empty(c *chain, i uint32, amount exact.Level) exact.Level {
 }
 
 // merge merges the layer i of the chain c (the receipts of a key), whose size is 0, with the layer below
-// it. The merged layer has the size of the lower one. It returns the index of the layer that stays in the
-// stack.
+// it. The merged layer has the size of the lower one. merge returns the index of the layer that stays in
+// the stack.
 func (l *layers) merge(c *chain, i uint32) uint32 {
 	stays, goes := l.all[i].below, i
 	upper, lower := &l.all[i], &l.all[stays]
@@ -114,9 +116,8 @@ func (l *layers) merge(c *chain, i uint32) uint32 {
 	return stays
 }
 
-// connect makes two layers of the chain c (the receipts of a key) neighbours. If the index of the upper
-// one is 0, the lower one is the top of the stack; if that of the lower one is 0, the upper one is the
-// bottom.
+// connect makes two layers of the chain c (the receipts of a key) neighbours. The index 0 stands for no
+// layer: then the other layer is the top or the bottom of the stack.
 func (l *layers) connect(c *chain, lower, upper uint32) {
 	if lower != 0 {
 		l.all[lower].above = upper
@@ -128,9 +129,9 @@ func (l *layers) connect(c *chain, lower, upper uint32) {
 	}
 }
 
-// leave is called when a receipt of the chain c (the receipts of a key) ends that names the layer i.
-// If no other receipt uses this layer, it is removed from the stack, and its part of the debt is
-// added to the layer above. If there is no layer above, this part belongs to no receipt any more.
+// leave is called when a receipt that names the layer i ends. The chain c has the receipts of the key.
+// If no other receipt uses this layer, it is removed from the stack, and its part of the debt is added
+// to the layer above. If there is no layer above, this part belongs to no receipt any more.
 func (l *layers) leave(c *chain, i uint32) {
 	for {
 		e := &l.all[i]

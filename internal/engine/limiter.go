@@ -13,7 +13,7 @@ import (
 type Limiter[S any, C Algorithm[S, C]] struct {
 	time   Timeline
 	table  *keytable.Table[S, C]
-	config C // used only by the methods SetConfig and Restart; each shard has a copy, guarded by the shard's lock
+	config C // used only by the methods SetConfig and Restart; decisions use the copy in a shard (part) of the table, under its lock
 }
 
 // Init prepares the limiter to decide by the given config, with the clock of the timeline t. At most

@@ -11,12 +11,13 @@ type ratedState[S any] struct {
 	state S
 	plan  uint32 // id of the plan (rate) at which the state was last written, and two flags, see planBits; 0 if it was never written
 	chain uint32 // index of the chain (list) of the key's receipts; 0 if the key has no receipts
+	slow  uint32 // id of the slowest plan at which the key was charged since it was new, if the bit twoRates is set
 }
 
 // A tableShard is a shard of the table of a rule's keys.
 type tableShard[S any, C Algorithm[S, C]] = keytable.Shard[ratedState[S], *ratePlans[S, C]]
 
-// A ratedShard is a tableShard that implements lockedShard, by which decisions use a locked key.
+// A ratedShard is a tableShard with the methods of lockedShard, which decisions call while a key is locked.
 type ratedShard[S any, C Algorithm[S, C]] tableShard[S, C]
 
 func (s *ratedShard[S, C]) step(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (Verdict, time.Duration, Receipt) {
@@ -84,9 +85,6 @@ func (ps *ratePlans[S, C]) step(
 		v.await(seen, now)
 		return v, delay, id
 	}
-	if do >= Take && s.plan&twoRates != 0 && ps.Idle(s, now) {
-		s.plan &^= twoRates
-	}
 	if from := ps.planOf(s); from != nil && !from.equals(p) {
 		return ps.stepChanged(shard, s, h, from, p, now, n, do)
 	}
@@ -94,20 +92,23 @@ func (ps *ratePlans[S, C]) step(
 		v, delay = p.config.Step(&s.state, p.config, now, n, false)
 		return v, delay, 0
 	}
+	renewed := ps.renewed(s, p, now)
 	if v, delay, id = ps.charge(s, h, p, now, n, do, 0); v.RetryAfter == 0 {
 		s.setPlan(p.id)
+		if renewed {
+			keepSlowest(s, p, p)
+		}
 	}
 	return v, delay, id
 }
 
-// stepChanged does what step does, for a request at another plan (rate) than that at which the state s of
-// the key was last written. The parameter from is this old plan, and p is the plan of the request. A charge
-// converts s to the plan p. Without a charge, s stays as it was, with one exception: if the method learns
-// returns true, a Probe converts it too.
+// stepChanged does what step does, for a key whose state s was last written at another plan (rate) than the
+// plan p of the request. The parameter from is this old plan. A charge converts s to the plan p. Without a
+// charge, s stays as it was, with one exception: if the method learns returns true, a Probe converts it too.
 func (ps *ratePlans[S, C]) stepChanged(
 	shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, from, p *ratePlan[S, C], now keytable.Instant, n int64, do Intent,
 ) (v Verdict, delay time.Duration, id Receipt) {
-	before, learns := shard.Scratch(*s), ps.learns(from, p)
+	before, learns := shard.Scratch(*s), ps.learns(s, from, p, now)
 	switch {
 	case learns && do == Look:
 		s = before
@@ -117,38 +118,25 @@ func (ps *ratePlans[S, C]) stepChanged(
 			return v, delay, 0
 		}
 	}
-	ps.usedAt(s, from, p, now)
-	slow := ps.slower(s, from, p, now)
-	if slow != p {
-		p.config.Carry(&s.state, from.config, now)
-	}
-	if learns || s.chain != 0 {
-		ps.resize(s, h, from, p)
-	} else {
-		p.config.Resize(&s.state, from.config, true) // for a granted request, it makes no difference whether ahead is set
-	}
-	s.setPlan(p.id)
+	ahead := !learns && s.chain == 0
+	slow := ps.convert(s, h, from, p, now, ahead)
 	if do < Take {
 		v, delay = p.config.Step(&s.state, p.config, now, n, false)
 		return v, delay, 0
 	}
-	if v, delay, id = ps.charge(s, h, p, now, n, do, 0); v.RetryAfter != 0 && !learns {
+	switch v, delay, id = ps.charge(s, h, p, now, n, do, 0); {
+	case !ahead:
+	case v.RetryAfter == 0:
+		keepSlowest(s, p, ps.slowestAfter(before, from, p, now))
+	default:
 		*s = *before
-		if slow != p || p.ages != nil || from.config.Fills(p.config) { // in all other cases, v is already what stepCopy would return
+		if slow != p || p.ages != nil || from.config.Fills(p.config) {
 			v, delay = ps.stepCopy(before, s, from, p, now, n)
+		} else { // the parts of v are already what stepCopy would compute
+			ps.endWhenNew(&v, s, from, p, now, n)
 		}
 	}
 	return v, delay, id
-}
-
-// learns reports whether a request at the plan (rate) p converts the state of a key to p even if the
-// request is denied. The state was last written at an old plan (from). A store is told the limit of a rule
-// only by requests. If the denied requests of a key that has no units left did not convert it to a faster
-// rate, the key would go on earning units at the old, slower rate. A smaller burst does not convert it,
-// nor does a slower rate unless the rule has a Warmup: otherwise a denied request could take units from
-// others that use the same key.
-func (ps *ratePlans[S, C]) learns(from, p *ratePlan[S, C]) bool {
-	return ps.rates.Learns && !p.config.Fills(from.config) && (p.ages != nil || !p.config.Slower(from.config))
 }
 
 // slower compares two plans (rates): the old plan (from), at which the state s was last written, and
@@ -156,11 +144,12 @@ func (ps *ratePlans[S, C]) learns(from, p *ratePlan[S, C]) bool {
 // now, and returns this slower plan. It is not known when since the last charge the rate of the key
 // changed, so the slower rate applies to all of that time.
 func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) *ratePlan[S, C] {
+	slows := p.config.Slower(from.config) && !ps.isNew(s, from, now)
 	if from.ages != nil {
-		from.ages.Forget(&s.state, now) // the old plan says whether the key has become new, because the table has evicted keys by it
+		from.ages.Forget(&s.state, now) // the old plan says whether the key counts as new again, because the table has evicted keys by this plan
 	}
 	slow := from
-	if p.config.Slower(from.config) {
+	if slows {
 		slow = p
 		p.config.Carry(&s.state, from.config, 0) // instant 0 is before the last charge, so Carry drains no debt
 	}
@@ -168,11 +157,11 @@ func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[S, C], now
 	return slow
 }
 
-// stepCopy decides on n units at the new plan (p) for a key with the state s, which was last written at an
-// old plan (from). stepCopy charges nothing, and does not change s. It converts a copy of s, which the
-// caller has made in the parameter to. A later charge converts s itself. Until then, the debt drains at
-// the slower of the two rates. Once it is zero, the key has the whole burst of the new plan. The durations
-// in v take this into account.
+// stepCopy decides on n units at the new plan (p) for a key with the state s, which was last written at
+// an old plan (from). stepCopy charges nothing, and does not change s. It converts only the copy of s in
+// the parameter to, which the caller has made. A later charge converts s itself. Until then, the debt
+// drains at the slower of the two rates. Once the debt is zero, the key has the whole burst of the new
+// plan. The durations in v take this into account.
 //
 // Suppose that requests that are denied or cost nothing converted s too. A client with two rates, of 10
 // and of 1000 units at once, could then convert its key to the smaller burst, wait until the key owes
@@ -204,11 +193,14 @@ func (ps *ratePlans[S, C]) stepCopy(
 		}
 	}
 	switch {
-	case v.RetryAfter == 0 || n > v.Limit: // granted, or never granted
+	case v.RetryAfter == 0 || n > v.Limit: // granted now, or more units than can ever be granted
 	case p.ages != nil && !ps.rates.Learns:
 		v.RetryAfter = ps.firstGrant(to, s, from, p, now, n, v.ResetAfter)
 	case grows && n > old.Limit:
 		v.RetryAfter = old.ResetAfter
+	}
+	if p.ages == nil && slow == p {
+		ps.endWhenNew(&v, s, from, p, now, n)
 	}
 	return v, delay
 }
@@ -248,9 +240,9 @@ func (ps *ratePlans[S, C]) firstGrant(
 	return firstWait(denied, most, granted)
 }
 
-// firstWait returns the shortest duration above the first parameter (no) for which the function holds
-// returns true. It searches by bisection. The function must return true for the second parameter
-// (yes), and for all durations between the result and yes. firstWait does not call it for no and yes
+// firstWait searches by bisection for the shortest duration above the parameter no, and at most the
+// parameter yes, for which the function that is passed as holds returns true. The function must return
+// true for yes, and for all durations between the result and yes. It is not called for no and yes
 // themselves.
 func firstWait(no, yes time.Duration, holds func(time.Duration) bool) time.Duration {
 	for yes-no > 1 {
@@ -288,7 +280,9 @@ func (ps *ratePlans[S, C]) admit(
 func (ps *ratePlans[S, C]) newcomer(shard *tableShard[S, C], p *ratePlan[S, C], seen keytable.Instant) *ratedState[S] {
 	state := shard.Newcomer(seen)
 	if from := ps.planOf(state); from != nil && !from.equals(p) {
+		slowest := ps.slowestAfter(state, from, p, seen)
 		p.config.Carry(&state.state, from.config, seen)
+		keepSlowest(state, p, slowest)
 	}
 	return state
 }
@@ -322,10 +316,10 @@ func (ps *ratePlans[S, C]) stepShared(
 	v, delay = p.config.Step(&s.state, ps.planOf(s).config, now, n, charge)
 	v.Left = max(v.Left, 0) // the keys that share the debt may owe more than the burst of this key
 	if from := ps.planOf(owed); from != nil && from.id != s.plan && v.RetryAfter != 0 && ps.fits(s, p, now, n) {
-		// v was computed with the rate of this key, which is slower than the rate of the keys that
-		// share the debt. A denied key does not share the debt, so the debt still drains at the faster
-		// rate. When it is zero, this key counts as unused, and its request is granted. So it need not
-		// wait longer than that.
+		// v was computed with the rate of this key, which is slower than the rate of the keys that share
+		// the debt. A denied key does not share the debt, so the debt still drains at the faster rate.
+		// When the debt is zero, this key counts as unused, and its request is granted. So the request
+		// need not wait longer than that.
 		others, _ := from.config.Step(&owed.state, from.config, now, 1, false)
 		v.RetryAfter = min(v.RetryAfter, others.ResetAfter)
 		v.ResetAfter = min(v.ResetAfter, others.ResetAfter)
@@ -347,26 +341,18 @@ func (ps *ratePlans[S, C]) fits(s *ratedState[S], p *ratePlan[S, C], now keytabl
 	return v.RetryAfter == 0
 }
 
-// Idle reports whether a decision by the state s is the same as for a key that was never used. If the key was
-// used at several rates, Idle returns true only if this is so for a decision at each rate of the rule.
-func (ps *ratePlans[S, C]) Idle(s *ratedState[S], now keytable.Instant) bool {
-	p := ps.planOf(s)
-	return p == nil || p.config.Idle(&s.state, now) && (s.plan&twoRates == 0 || ps.idleAtSlowest(s, p, now))
-}
-
 // Inherit returns the first state of a key that has shared the debt s and gets a slot of its own.
 func (ps *ratePlans[S, C]) Inherit(s *ratedState[S], now keytable.Instant) ratedState[S] {
 	if p := ps.planOf(s); p != nil {
-		return ratedState[S]{state: p.config.Inherit(&s.state, now), plan: s.plan}
+		return ratedState[S]{state: p.config.Inherit(&s.state, now), plan: s.plan} // of a shared debt, the plan has no bits
 	}
 	return ratedState[S]{}
 }
 
-// successors is used when the rates of a rule change. It returns a map from the id of each old plan
-// (rate) to the new plan that replaces it. The parameter old has the old plans. The new rate of the rule
-// itself replaces its old rate, and the new rate of a tier replaces the old rate of that tier or, if the
-// tier is gone, the new rate of the rule does. The map has no entry for the rates that requests have
-// asked for: they belong to no tier, and stay as they are.
+// successors is used when the rates of a rule change. It returns a map from the id of each old plan (rate)
+// in the parameter old to the new plan that replaces it. The new plan of the rule itself replaces its old
+// plan. The new plan of a tier replaces the old plan of this tier; if the tier is gone, the new plan of the
+// rule replaces it. The map has no entry for the rates that requests have asked for: they stay as they are.
 func (ps *ratePlans[S, C]) successors(old *ratePlans[S, C]) map[uint32]*ratePlan[S, C] {
 	became := make(map[uint32]*ratePlan[S, C], 1+len(old.tiers))
 	became[old.base.id] = ps.base
@@ -413,7 +399,7 @@ func (ps *ratePlans[S, C]) retag(
 	if shared && !oneRate {
 		to = ps.slowest(to, from, old.rates.MayGrow)
 	}
-	s.setPlan(to.id)
+	ps.moveTo(s, to, old, successors)
 	if to.equals(from) {
 		if from.ages != nil {
 			from.ages.Forget(&s.state, now) // the Warmup may have another duration from now on
@@ -426,12 +412,14 @@ func (ps *ratePlans[S, C]) retag(
 	}
 }
 
-// slowest returns the plan (rate) for a shared debt after a change of the rule's rates. The old plan
-// (from) was the slowest plan of the keys that share the debt, and a new plan (to) replaces it. But
-// the change may have made other rates slower than this new plan. So slowest returns the slowest of
-// these plans: the new plan (to), the plan for the rule's own rate, and the plans for its tiers. The
-// parameter hadGrown says whether requests could ask for rates of their own before the change. If so,
-// some keys may keep the rate of the old plan, and slowest also compares the new plan for that rate.
+// slowest returns the plan (rate) for the debt that several keys share, after a change of the rule's rates. The
+// parameter from is the old plan of the debt, and the parameter to is the new plan that replaces it. The result
+// is the slowest of these plans:
+//
+//   - the plan in the parameter to
+//   - the plans for the rule's own rate and for its tiers, which may be slower after the change
+//   - if the parameter hadGrown is true, the new plan for the rate of the old plan: requests could ask for
+//     rates of their own before the change, and some keys may keep that rate
 func (ps *ratePlans[S, C]) slowest(to, from *ratePlan[S, C], hadGrown bool) *ratePlan[S, C] {
 	if hadGrown {
 		if same, err := ps.find(from.rate, true); err == nil && same.config.Slower(to.config) {

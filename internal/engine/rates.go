@@ -76,7 +76,7 @@ type ratePlan[S, C any] struct {
 	id     uint32 // 1 for the first plan of the rule, and so on
 	rate   Rate   // the rate of the plan; for a bucket without a Warmup, in lowest terms, see Rate.reduced
 	config C
-	debts  Debtor[S] // the field config as a Debtor; nil if the algorithm counts in windows, so that keys have no debt
+	debts  Debtor[S] // the field config, if it computes with debts of keys; nil if the algorithm counts in windows, so that keys have no debt
 	ages   aging[S]  // the field config as an algorithm whose new keys have a lower limit; nil if the rule has no Warmup
 	holds  holder[S] // the field config as an algorithm that limits running work; nil if the rule does not do that
 }
@@ -106,7 +106,8 @@ func (p *ratePlan[S, C]) arithmetic() *exact.Bucket {
 func (p *ratePlan[S, C]) equals(q *ratePlan[S, C]) bool { return p == q || p.rate == q.rate }
 
 // ratePlans are the plans of one rule: for its own rate, for the rates of its tiers, and for the rates
-// that requests have asked for. When the rule is changed, each shard gets the new ratePlans.
+// that requests have asked for. When the rule is changed, each shard (part) of its table of keys gets the
+// new ratePlans.
 //
 // If a request asks for a rate that no request has asked for yet, a plan for this rate is added. Plans are
 // never removed from a ratePlans. If there are too many, the shards get new ratePlans with only the plans
@@ -120,16 +121,14 @@ type ratePlans[S any, C Algorithm[S, C]] struct {
 	tiers     map[string]*ratePlan[S, C]
 
 	mu    sync.Mutex // held while a plan, or an entry of the hash table entries, is added
-	count int        // number of rates in the hash table entries; guarded by mu
-	most  int        // largest number of plans for rates that requests ask for; guarded by mu
-	since int        // how many rates were added or refused since forgetRates made these plans; maxPlans if it did not; guarded by mu
+	count int32      // number of rates in the hash table entries; guarded by mu
+	most  int32      // largest number of plans for rates that requests ask for; guarded by mu
+	since int32      // how many rates were added or refused since forgetRates made the ratePlans; else a large number; guarded by mu
 
 	// scarce is set when more than 63/64 of the plans that the field most allows are in use. From then on,
 	// Admit forgets rates that no key uses. The last 64th is for decisions that called Admit before scarce was
 	// set.
 	scarce atomic.Bool
-
-	slowestID atomic.Uint32 // the id of the plan at which a debt takes longest to drain
 
 	byID atomic.Pointer[[]*ratePlan[S, C]] // all plans: the plan with the id i is at index i-1
 
@@ -203,7 +202,7 @@ func (ps *ratePlans[S, C]) configured(rate Rate) (config C, same Rate, err error
 	if err == nil && ps.rates.SamePer && !rate.sharesWindows(ps.rates.Base) {
 		err = ps.refusals.OtherPer(ps.rates.Base, rate)
 	}
-	if !ps.rates.Windows && ps.rates.Warmup == nil && err == nil { // with a Warmup, the limit of a new key depends on Requests
+	if !ps.rates.Windows && ps.rates.Warmup == nil && err == nil { // with a Warmup, Requests stays: new keys have From/Requests of the limit
 		rate = rate.reduced()
 	}
 	return config, rate, err
@@ -226,9 +225,6 @@ func (ps *ratePlans[S, C]) addPlan(rate Rate, config C) *ratePlan[S, C] {
 	p := newRatePlan[S](uint32(len(byID)+1), rate, config)
 	byID = append(byID, p)
 	ps.byID.Store(&byID)
-	if p.id == 1 || config.Slower(ps.slowestPlan().config) {
-		ps.slowestID.Store(p.id)
-	}
 	return p
 }
 
@@ -268,7 +264,9 @@ func (ps *ratePlans[S, C]) find(rate Rate, used bool) (*ratePlan[S, C], error) {
 }
 
 // askedLocked returns the number of plans for rates that requests have asked for. The caller holds ps.mu.
-func (ps *ratePlans[S, C]) askedLocked() int { return len(*ps.byID.Load()) - 1 - len(ps.tiers) }
+func (ps *ratePlans[S, C]) askedLocked() int32 {
+	return int32(len(*ps.byID.Load()) - 1 - len(ps.tiers))
+}
 
 // knownPlan returns the plan for a rate that requests have asked for, or nil if there is no such plan yet.
 func (ps *ratePlans[S, C]) knownPlan(rate Rate) *ratePlan[S, C] {
@@ -284,7 +282,7 @@ func (ps *ratePlans[S, C]) addLocked(rate Rate, p *ratePlan[S, C]) {
 		return
 	}
 	entries := *ps.entries.Load()
-	if ps.count++; 2*ps.count > len(entries) {
+	if ps.count++; 2*int(ps.count) > len(entries) {
 		entries = make([]atomic.Pointer[rateEntry[S, C]], 2*len(entries))
 		for i := range *ps.entries.Load() {
 			if e := (*ps.entries.Load())[i].Load(); e != nil {

@@ -103,12 +103,12 @@ func (c *chain) arithmetic() *exact.Bucket { return &exact.Bucket{Unit: c.unit} 
 type receipt struct {
 	id             Receipt
 	chain          uint32 // index of the receipt's chain
-	layer          uint32 // index of its layer (part of the key's debt), or of one merged into it; 0 if the algorithm counts in windows
+	layer          uint32 // index of its layer (part of the debt), or of a layer merged into that layer; 0 if the algorithm counts in windows
 	prev, next     uint32 // indices of the receipts before and after this one in the chain; 0 if there is none
 	earlier, later uint32 // indices of the receipts that got a term (a time limit) just before and just after this one, or 0
 	at             keytable.Instant
 	n              int64
-	portion        Portion          // the portion of the limit that the key had at the charge; zero if the field each is used instead
+	portion        Portion          // the portion of the limit that the key had at the charge; zero if the cost is in the field named each
 	each           exact.Level      // for a bucket whose rate was changed after the charge: what each unit has cost, rounded down
 	then           keytable.Instant // if followed is set: when the key was first charged without a receipt after this charge
 	until          keytable.Instant // the last instant at which units can be given back; 0 if there is no time limit
@@ -189,9 +189,9 @@ func reuse[E any](all *[]E, free *uint32, next func(*E) uint32) uint32 {
 	return uint32(len(*all) - 1)
 }
 
-// lower records for the receipts of the key with hash h that the key owes the given debt at
-// present. It must be called each time before the debt changes. The parameter link is the index of
-// the key's chain. lower returns false if the key has no receipts any more.
+// lower records that the key with hash h owes the given debt at present. It must be called each time
+// before the debt changes, because each receipt needs the lowest debt since its charge. The parameter
+// link is the index of the key's chain. lower returns false if the key has no receipts any more.
 func (r *receipts) lower(link uint32, h keytable.Hash, debt exact.Level) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -290,12 +290,13 @@ func (r *receipts) named(id Receipt) *receipt {
 }
 
 // remove takes the receipt e out of its chain (the list of the key's receipts). Each receipt records
-// the first charge without a receipt that came after it. So remove updates the receipt before e in
-// the chain:
+// the first charge without a receipt that came after it. So remove updates the receipt that comes
+// before e in the chain:
 //
 //   - If the parameter stays is set, units of e stay charged. The charge of e then counts as a charge
-//     without a receipt that followed the receipt before.
-//   - Otherwise, if a charge without a receipt followed e, this charge now follows the receipt before.
+//     without a receipt that followed the receipt before e.
+//   - Otherwise, if a charge without a receipt followed e, it now counts as one that followed the
+//     receipt before e.
 func (r *receipts) remove(e *receipt, stays bool) {
 	c, i := &r.chains[e.chain], uint32(e.id)
 	if e.hasTerm {

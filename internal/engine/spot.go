@@ -17,7 +17,7 @@ type Spot struct {
 }
 
 // SpotOf returns a Spot for n units of the key with hash h. The Spot decides at the rate of the rule or
-// of the limiter itself, and not at that of a tier or of a request.
+// of the limiter itself, and not at the rate of a tier or at a rate that a request asks for.
 func SpotOf(keys Lockable, h keytable.Hash, n int64) Spot {
 	return Spot{Keys: keys, Question: Question{Hash: h, N: n}}
 }
@@ -26,10 +26,10 @@ func SpotOf(keys Lockable, h keytable.Hash, n int64) Spot {
 // already wait, each at the instant of its turn. So it computes when the key will have units for a
 // further caller.
 type Future interface {
-	// Ahead returns in due the earliest instant at which n units are available, but not an instant
-	// before the parameter at. If the units are never available, due is [keytable.End]. The verdict v is
-	// the answer to a request at the instant in the parameter at, and delay is the Delay of the request
-	// once it is granted.
+	// Ahead decides on a request for n units at the instant in the parameter at, and returns the verdict
+	// v. The result due is the earliest instant from then on at which the units are available. If the
+	// units are never available, due is [keytable.End]. The result delay is the Delay of the request once
+	// it is granted. Ahead charges nothing.
 	Ahead(want Wanted, at keytable.Instant, n int64) (due keytable.Instant, v Verdict, delay time.Duration)
 
 	// Charge takes n units from the copy at the given instant, if they are available then.
@@ -38,8 +38,9 @@ type Future interface {
 
 // Lock locks the keys of the spots one after the other. All decisions must lock their keys in the same
 // order. The parameter now is a reading of the clock. Lock returns the instant of the decision. If the
-// clock is the machine's, this is the latest of the parameter now and the readings that the shards have
-// seen. With any other clock, it is the parameter now.
+// clock is the machine's, this is the latest of the parameter now and the readings that earlier
+// decisions have left in the locked shards (parts) of the tables. With any other clock, it is the
+// parameter now.
 func Lock(spots []Spot, now keytable.Instant) keytable.Instant {
 	for i := range spots {
 		s := &spots[i]
@@ -72,10 +73,10 @@ func (s *Spot) Ahead(at keytable.Instant) (due keytable.Instant) {
 	return due
 }
 
-// Take charges s.N units at the given instant to the key of the locked spot s, if the units are
-// available, and stores the answer in s. If the parameter reserves is set, the units get a receipt. If the
-// parameter revocable is set, they get one too, and the caller must call Keys.Confirm or Keys.Revoke
-// afterwards if they are granted.
+// Take charges s.N units at the given instant to the key of the locked spot s, if the units are available,
+// and stores the answer in s. If one of the parameters reserves and revocable is set, the units get a
+// receipt. If revocable is set and the units are granted, the caller must call Keys.Confirm or Keys.Revoke
+// afterwards.
 func (s *Spot) Take(at keytable.Instant, reserves, revocable bool) {
 	do := Take
 	if s.revocable = revocable; revocable || reserves {
@@ -110,11 +111,11 @@ func (s *Spot) Mark(marked bool) { s.shard.mark(s.Hash, marked) }
 // Future returns a copy of the state that the key of the locked spot s has at the given instant.
 func (s *Spot) Future(at keytable.Instant) Future { return s.shard.future(s.Hash, at) }
 
-// finish converts the durations in the verdict v. Before the call, they count from the instant in
-// the parameter from. After the call, they count from the instant in the parameter at, which is not
-// later. finish returns the instant at which the request is granted, and its Delay at that instant.
-// The parameter delay is its Delay if it is granted at the instant from. The function step returns
-// its Delay for any other instant.
+// finish converts the durations in the verdict v. Before the call, they count from the instant in the
+// parameter from. After the call, they count from the instant in the parameter at, which is not later.
+// finish returns the instant at which the request is granted, and the Delay that the request then has.
+// The parameter delay is the Delay if the request is granted at the instant in the parameter from. For
+// any other instant, finish calls the function step, which returns the Delay.
 func (v *Verdict) finish(
 	at, from keytable.Instant, delay time.Duration, step func(at keytable.Instant) time.Duration,
 ) (keytable.Instant, time.Duration) {
@@ -169,7 +170,7 @@ func (s *ratedShard[S, C]) future(h keytable.Hash, at keytable.Instant) Future {
 	shard := (*tableShard[S, C])(s)
 	if state := shard.Find(h); state != nil {
 		if p := s.Algorithm.planOf(state); p != nil {
-			f.state = ratedState[S]{state: p.config.Clone(&state.state), plan: p.id}
+			f.state = *s.Algorithm.copyOf(state)
 		}
 	} else {
 		owed, seen := shard.Owed(at)
@@ -207,26 +208,33 @@ func (f *ratedFuture[S, C]) Charge(want Wanted, at keytable.Instant, n int64) {
 // the rate of its key (Rates.Learns is not set).
 func (f *ratedFuture[S, C]) step(s *ratedState[S], want Wanted, at keytable.Instant, n int64, charge bool) (Verdict, time.Duration) {
 	p, _ := f.plans.pick(want)
+	renewed := false
 	if from := f.plans.planOf(s); from != nil && !from.equals(p) {
 		to := *s
 		if v, delay := f.plans.stepCopy(&to, s, from, p, at, n); !charge || v.RetryAfter != 0 {
 			return v, delay
 		}
+		slowest := f.plans.slowestAfter(s, from, p, at)
 		if slow := f.plans.slower(s, from, p, at); slow != p {
 			p.config.Carry(&s.state, from.config, at)
 		}
 		p.config.Resize(&s.state, from.config, false)
-		s.plan = p.id
+		keepSlowest(s, p, slowest)
+	} else {
+		renewed = charge && f.plans.renewed(s, p, at)
 	}
 	v, delay := p.config.Step(&s.state, p.config, at, n, charge)
 	if charge && v.RetryAfter == 0 {
-		s.plan = p.id
+		s.setPlan(p.id)
+		if renewed {
+			keepSlowest(s, p, p)
+		}
 	}
 	return v, delay
 }
 
-// A limiterShard is a shard of a limiter's table. It implements lockedShard, by which decisions use a
-// locked key.
+// A limiterShard is a shard of a limiter's table with the methods of lockedShard, which decisions call
+// while a key is locked.
 type limiterShard[S any, C Algorithm[S, C]] keytable.Shard[S, C]
 
 func (l *Limiter[S, C]) lock(h keytable.Hash, now keytable.Instant) (lockedShard, keytable.Instant, bool) {

@@ -1,43 +1,171 @@
 package engine
 
-import "github.com/ratelimit-go/ratelimit/internal/keytable"
+import (
+	"time"
 
-// twoRates is a bit in the field plan of a ratedState. It is set while the key was used at two rates, and
-// may still owe something at the slower one although it owes nothing at the rate at which its state was
-// last written. The table then keeps the state until the key owes nothing at the slowest rate of the rule.
-// If the table forgot the key earlier, a request at the slower rate would find a new key. As with the bit
-// withReceipts, the fast path is not taken while the bit is set.
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// When a bucket with several rates is new
+//
+// A key counts as new once it would owe nothing even if its debt had drained, since its last charge, at the
+// slowest of the rates at which it was charged since it was new. Keys in Redis follow the same rule, see
+// redisstore/lua/bucket.lua. Whether the state of such a key is still stored, or was forgotten, makes no
+// difference. With a Warmup, the key must also have owed nothing for the Warmup's Over.
+//
+// The rule forgives no debt. Let s be that slowest rate, and let a request at the rate r find a key that
+// counts as new.
+//
+//   - If r is not slower than s, the key owes nothing without the rule, too: since its last charge, its
+//     debt has drained at the slower one of r and the rate of that charge, and neither is slower than s.
+//   - If r is slower than s, no unit was granted at r since the key was new, nor at any slower rate. So all
+//     grants at r that count begin with this request, on a bucket that owes nothing: in a time T they are at
+//     most Burst + T·Requests/Per. The grants at s and at faster rates have been earned back at the rates at
+//     which they were made.
+
+// twoRates is a bit in the field plan of a ratedState. It is set while the key was charged at a slower rate
+// than that of its plan since it was new. The field slow of the state is then the id of the slowest plan. As
+// with the bit withReceipts, the fast path is not taken while the bit is set.
 const twoRates = 1 << 30
 
 // planBits are the two flags in the field plan of a ratedState. The other bits of this field are the id of
 // the plan.
 const planBits = withReceipts | twoRates
 
-// usedAt is called before the state s of a key is converted from one plan (rate) to another. The parameter
-// from is the plan at which s was last written, and p is the new plan. If one of the two is slower and the
-// key owes something, usedAt sets the bit twoRates in s.
-func (ps *ratePlans[S, C]) usedAt(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) {
-	if (p.config.Slower(from.config) || from.config.Slower(p.config)) && !ps.Idle(s, now) {
-		s.plan |= twoRates
+// slowestOf returns the plan with the slowest rate at which the key with the state s was charged since it was
+// new. The plan (rate) p is the one at which s was last written.
+func (ps *ratePlans[S, C]) slowestOf(s *ratedState[S], p *ratePlan[S, C]) *ratePlan[S, C] {
+	if s.plan&twoRates == 0 {
+		return p
+	}
+	return (*ps.byID.Load())[s.slow-1]
+}
+
+// slowestAfter is called before the state s of a key is converted from one plan (rate) to another. The parameter
+// from is the plan at which s was last written, and p is the new plan. It returns what keepSlowest must record
+// after the conversion.
+func (ps *ratePlans[S, C]) slowestAfter(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) *ratePlan[S, C] {
+	if slow := ps.slowestOf(s, from); slow.config.Slower(p.config) && !ps.isNew(s, from, now) {
+		return slow
+	}
+	return p
+}
+
+// keepSlowest gives the state s the plan (rate) p, and records in s that the plan slow is the slowest at which
+// the key was charged since it was new.
+func keepSlowest[S, C any](s *ratedState[S], p, slow *ratePlan[S, C]) {
+	s.plan, s.slow = p.id|s.plan&withReceipts, 0
+	if slow != p {
+		s.plan, s.slow = s.plan|twoRates, slow.id
 	}
 }
 
-// slowestPlan returns the plan (rate) of the rule at which a debt takes longest to drain.
-func (ps *ratePlans[S, C]) slowestPlan() *ratePlan[S, C] {
-	return (*ps.byID.Load())[ps.slowestID.Load()-1]
+// renewed reports whether a charge at the instant now ends the time in which the key with the state s, which has the
+// plan (rate) p, has a slowest rate: whether the key counts as new before the charge.
+func (ps *ratePlans[S, C]) renewed(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) bool {
+	return s.plan&twoRates != 0 && ps.isNew(s, p, now)
 }
 
-// idleAtSlowest reports whether the key with the state s would owe nothing now if its debt had drained at the
-// slowest rate of the rule since its last charge. The plan (rate) p is the one at which s was last written.
-// The state s is the same before and after the call.
-func (ps *ratePlans[S, C]) idleAtSlowest(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) bool {
-	slow := ps.slowestPlan()
-	if !slow.config.Slower(p.config) {
-		return true
+// moveTo gives the state s the plan (rate) to, in place of its plan among the plans of old, which ps replaces. The
+// parameter successors is the map that the method successors has returned.
+func (ps *ratePlans[S, C]) moveTo(s *ratedState[S], to *ratePlan[S, C], old *ratePlans[S, C], successors map[uint32]*ratePlan[S, C]) {
+	slow := to
+	if s.plan&twoRates != 0 {
+		if was := ps.successor((*old.byID.Load())[s.slow-1], successors); was.config.Slower(to.config) {
+			slow = was
+		}
 	}
-	was := s.state
+	keepSlowest(s, to, slow)
+}
+
+// isNew reports whether the key with the state s, which has the plan (rate) p, counts as new for a request at the
+// instant now. A request that comes before the last charge of the key counts as made at the instant of that charge.
+func (ps *ratePlans[S, C]) isNew(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) bool {
+	return ps.idle(s, p, max(now, p.config.Reached(&s.state)))
+}
+
+// Idle reports whether the key with the state s counts as new at the instant now, see above.
+func (ps *ratePlans[S, C]) Idle(s *ratedState[S], now keytable.Instant) bool {
+	p := ps.planOf(s)
+	return p == nil || ps.idle(s, p, now)
+}
+
+// idle does what Idle does, for a state s that has the plan (rate) p.
+func (ps *ratePlans[S, C]) idle(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) bool {
+	idle := p.config.Idle(&s.state, now)
+	if !idle || s.plan&twoRates == 0 {
+		return idle
+	}
+	slow, was := ps.slowestOf(s, p), s.state
 	slow.config.Carry(&s.state, p.config, 0) // instant 0 is before the last charge, so Carry drains no debt
-	idle := slow.config.Idle(&s.state, now)
+	idle = slow.config.Idle(&s.state, now)
 	s.state = was
 	return idle
+}
+
+// untilNew returns how long it takes until the key with the state s, which has the plan (rate) p and has no
+// Warmup, counts as new if no request comes. The parameter slow is the plan that the method slowestOf returns.
+func untilNew[S any, C Algorithm[S, C]](s *ratedState[S], p, slow *ratePlan[S, C], now keytable.Instant) time.Duration {
+	if slow == p {
+		v, _ := p.config.Step(&s.state, p.config, now, 1, false)
+		return v.ResetAfter
+	}
+	was := s.state
+	slow.config.Carry(&s.state, p.config, 0)
+	v, _ := slow.config.Step(&s.state, slow.config, now, 1, false)
+	s.state = was
+	return v.ResetAfter
+}
+
+// endWhenNew shortens the durations of v, the answer to a request for n units at the plan (rate) p, which is slower than
+// the plan from, at which the state s was last written: the key may count as new before its debt would have drained at p.
+func (ps *ratePlans[S, C]) endWhenNew(v *Verdict, s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64) {
+	slow := ps.slowestOf(s, from)
+	if slow == p {
+		return
+	}
+	rest := untilNew(s, from, slow, now)
+	if v.ResetAfter = min(v.ResetAfter, rest); n <= v.Limit {
+		v.RetryAfter = min(v.RetryAfter, rest)
+	}
+}
+
+// convert converts the state s of the key with hash h from its old plan (from) to the plan (rate) p at the instant
+// now. It returns the plan that the method slower returns. If the parameter ahead is set, it is not known yet whether
+// the request is granted. A denial is then computed as if the burst changed later, and the caller either undoes the
+// conversion or calls keepSlowest.
+func (ps *ratePlans[S, C]) convert(
+	s *ratedState[S], h keytable.Hash, from, p *ratePlan[S, C], now keytable.Instant, ahead bool,
+) (slow *ratePlan[S, C]) {
+	slowest := p
+	if !ahead {
+		slowest = ps.slowestAfter(s, from, p, now)
+	}
+	if slow = ps.slower(s, from, p, now); slow != p {
+		p.config.Carry(&s.state, from.config, now)
+	}
+	if ahead {
+		p.config.Resize(&s.state, from.config, true)
+		return slow
+	}
+	ps.resize(s, h, from, p)
+	keepSlowest(s, p, slowest)
+	return slow
+}
+
+// learns reports whether a request at the plan (rate) p converts the state of a key to p even if the
+// request is denied. The state was last written at an old plan (from). A store is told the limit of a rule
+// only by requests. If the denied requests of a key that has no units left did not convert it to a faster
+// rate, the key would go on earning units at the old, slower rate. A smaller burst does not convert it,
+// nor does a slower rate unless the rule has a Warmup: otherwise a denied request could take units from
+// others that use the same key. Neither is a bucket converted that owes nothing at its rate: what it owes
+// at the slowest rate, see above, would be lost.
+func (ps *ratePlans[S, C]) learns(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) bool {
+	if !ps.rates.Learns {
+		return false
+	}
+	if p.debts != nil && p.ages == nil && from.config.Idle(&s.state, max(now, from.config.Reached(&s.state))) {
+		return false
+	}
+	return !p.config.Fills(from.config) && (p.ages != nil || !p.config.Slower(from.config))
 }

@@ -13,7 +13,7 @@ import (
 type Warmup struct {
 	From  int64         // limit of a new key in units, at least 1; if the full limit is less, a new key has the full limit
 	Over  time.Duration // how long the limit grows, above 0
-	Raise bool          // whether a From too small to grant a single unit is raised to the smallest that grants one; otherwise an error
+	Raise bool          // if From is too small to grant a single unit: true raises From until it grants one unit, false is an error
 }
 
 // A Portion is the fraction of the full limit that a young key has: a key whose limit still grows.
@@ -96,9 +96,9 @@ func (c *WarmConfig[S, C]) stepYoung(
 }
 
 // retryAfter returns how long it takes until n units, which are denied at the instant now, are granted.
-// If the units are denied even after the duration longest, the result is Never. If the parameter known
-// is not set, the limit has not begun to grow. The parameter age is the time since the first charge of
-// the key.
+// If the units are denied even after the duration in the parameter longest, the result is Never. If the
+// parameter known is not set, the limit has not begun to grow. The parameter age is the time since the
+// first charge of the key.
 func (c *WarmConfig[S, C]) retryAfter(
 	s *Warm[S], pace *WarmConfig[S, C], known bool, age, longest time.Duration, now keytable.Instant, n int64,
 ) time.Duration {

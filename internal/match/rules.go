@@ -45,7 +45,7 @@ func (rs *Rules[R, G]) Names() []string {
 // the zero R, the old rule is only removed. rs must be the newest Rules.
 func (rs *Rules[R, G]) With(from, to R) Rules[R, G] {
 	var none R
-	next, index := rs.List.with(from, to)
+	next, index := rs.with(from, to)
 	names := rs.names
 	if from != none {
 		names = names.Without(from.RuleName())
@@ -54,5 +54,5 @@ func (rs *Rules[R, G]) With(from, to R) Rules[R, G] {
 		to.member().Index = index
 		names = names.With(to.RuleName(), to)
 	}
-	return Rules[R, G]{next, rs.Set.Replace(from, to), names}
+	return Rules[R, G]{next, rs.Replace(from, to), names}
 }

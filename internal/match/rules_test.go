@@ -30,7 +30,7 @@ func namesOfListed(rules []*listed) (names []string) {
 // checkRules compares rs with the rules in want, which are in order.
 func checkRules(t *testing.T, rs *Rules[*listed, int], want []*listed) {
 	t.Helper()
-	require.Equal(t, len(want), len(rs.List))
+	require.Len(t, rs.List, len(want))
 	require.True(t, slices.Equal(want, rs.List), "%v and %v", namesOfListed(want), namesOfListed(rs.List))
 	require.Equal(t, namesOfListed(want), namesOfListed(rs.List))
 	named, last := len(want), (*listed)(nil)

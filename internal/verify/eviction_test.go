@@ -265,3 +265,36 @@ func TestSlowerRateKeepsKey(t *testing.T) {
 		})
 	}
 }
+
+// TestNewKeyHasOneRate charges a key at a slow rate and waits until it counts as new. After a charge at a faster rate, it is new as
+// soon as it owes nothing at this rate: the slow rate counts no more.
+func TestNewKeyHasOneRate(t *testing.T) {
+	fast, slow := ratelimit.PerSecond(10), ratelimit.PerHour(10)
+	for _, a := range []ratelimit.Algorithm{ratelimit.AlgorithmTokenBucket, ratelimit.AlgorithmLeakyBucket} {
+		for _, first := range [][]ratelimit.Rate{{slow}, {slow, fast}} {
+			clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
+			rule := ratelimit.Rule{Name: "r", Endpoint: "*", Algorithm: a, Rate: slow, Tiers: map[string]ratelimit.Rate{"fast": fast}}
+			l, err := ratelimit.New([]ratelimit.Rule{rule}, nil, ratelimit.WithClock(clock))
+			require.NoError(t, err)
+			check := func(r ratelimit.Rate, n int) ratelimit.Result {
+				req := ratelimit.Request{Client: "x", Endpoint: "/", Cost: n}
+				if r == fast {
+					req.Tier = "fast"
+				}
+				res, err := l.Check(t.Context(), req)
+				require.NoError(t, err)
+				return res
+			}
+			for _, r := range first {
+				require.True(t, check(r, 1).Allowed)
+			}
+			clock.Advance(time.Hour)
+			require.True(t, check(fast, 5).Allowed)
+			res := check(slow, 10)
+			require.Equal(t, 500*time.Millisecond, res.RetryAfter, "%s after charges at %v", a, first)
+			require.Equal(t, 500*time.Millisecond, res.ResetAfter, "%s after charges at %v", a, first)
+			clock.Advance(res.RetryAfter)
+			require.Equal(t, 9, check(slow, 1).Remaining, "%s after charges at %v", a, first)
+		}
+	}
+}

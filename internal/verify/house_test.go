@@ -27,7 +27,7 @@ const (
 	maxRootFiles     = 35   // files that are not tests
 	maxRootLines     = 8068 // in these files
 	maxRootTestFiles = 40
-	maxBackArrows    = 31 // in the best order of the files that the search finds
+	maxBackArrows    = 27 // in the best order of the files that the search finds
 
 	maxLimiterMethods, maxLimiterFiles   = 60, 15 // of RateLimiter
 	maxDecisionMethods, maxDecisionFiles = 20, 3  // of decision

@@ -194,20 +194,20 @@ var rulesMutants = []mutant{
 var ratesMutants = []mutant{
 	{
 		name: "converted at the faster of two rates", file: "internal/engine/rated.go",
-		old: "slow := from\n\tif p.config.Slower(from.config) {",
-		new: "slow := from\n\tif from.config.Slower(p.config) {",
+		old: "slows := p.config.Slower(from.config) &&",
+		new: "slows := from.config.Slower(p.config) &&",
 		by:  "^TestPropertiesOfChangingTiers$", why: "nobody knows since when the faster one holds",
 	},
 	{
-		name: "not converted", file: "internal/engine/rated.go",
-		old: "\tif slow != p {\n\t\tp.config.Carry(&s.state, from.config, now)\n\t}\n\tif learns ||",
-		new: "\tif learns ||",
+		name: "not converted", file: "internal/engine/tworates.go",
+		old: "\tif slow = ps.slower(s, from, p, now); slow != p {\n\t\tp.config.Carry(&s.state, from.config, now)\n\t}\n",
+		new: "\tslow = ps.slower(s, from, p, now)\n",
 		by:  "^TestPropertiesOfChangingTiers$", why: "what is owed is measured in other parts of a token",
 	},
 	{
-		name: "not resized", file: "internal/engine/rated.go",
-		old: "\t\tp.config.Resize(&s.state, from.config, true) // for",
-		new: "\t\t// for",
+		name: "not resized", file: "internal/engine/tworates.go",
+		old: "\t\tp.config.Resize(&s.state, from.config, true)\n",
+		new: "",
 		by:  "^TestPropertiesOfChangingTiers$", why: "a better tier would grant its whole burst at once",
 	},
 	{
@@ -230,21 +230,9 @@ var ratesMutants = []mutant{
 	},
 	{
 		name: "a denial converts", file: "internal/engine/rated.go",
-		old: "v.RetryAfter != 0 && !learns {\n\t\t*s = *before\n",
-		new: "v.RetryAfter != 0 && !learns {\n\t\t*before = *s\n",
+		old: "\tdefault:\n\t\t*s = *before\n",
+		new: "\tdefault:\n\t\t*before = *s\n",
 		by:  "^TestDenialsAndLooksChangeNothing$", why: "a denial changes nothing, also at another rate",
-	},
-	{
-		name: "a larger burst needs no copy to wait", file: "internal/engine/rated.go",
-		old: "|| from.config.Fills(p.config) {",
-		new: "{",
-		by:  "^TestPropertiesOfChangingTiers$", why: "a key that owes nothing has the whole burst",
-	},
-	{
-		name: "a faster rate needs no copy to wait", file: "internal/engine/rated.go",
-		old: "if slow != p || p.ages != nil ||",
-		new: "if p.ages != nil ||",
-		by:  "^TestPropertiesOfChangingTiers$", why: "until a charge, the debt drains at the slower rate",
 	},
 	{
 		name: "a denial converts receipts", file: "internal/engine/rated.go",
@@ -253,19 +241,19 @@ var ratesMutants = []mutant{
 		by:  "^TestDenialsAndLooksChangeNothing$", why: "a denial changes nothing that can be given back",
 	},
 	{
-		name: "a rule learns from denials", file: "internal/engine/rated.go",
-		old: "return ps.rates.Learns &&",
-		new: "return",
+		name: "a rule learns from denials", file: "internal/engine/tworates.go",
+		old: "\tif !ps.rates.Learns {\n",
+		new: "\tif false {\n",
 		by:  "^TestDenialsAndLooksChangeNothing$", why: "a denied client would take from the others at its key",
 	},
 	{
-		name: "a store learns nothing from denials", file: "internal/engine/rated.go",
-		old: "return ps.rates.Learns &&",
-		new: "return false &&",
+		name: "a store learns nothing from denials", file: "internal/engine/tworates.go",
+		old: "\tif !ps.rates.Learns {\n",
+		new: "\tif true {\n",
 		by:  "^TestStoreLearnsFromDenials$", why: "a raised limit would not hold for a key that has nothing left",
 	},
 	{
-		name: "a store learns a slower rate from a denial", file: "internal/engine/rated.go",
+		name: "a store learns a slower rate from a denial", file: "internal/engine/tworates.go",
 		old: "&& (p.ages != nil || !p.config.Slower(from.config))",
 		new: "",
 		by:  "^TestDenialAtAnotherRate$", why: "a denied client would take from the others at its key",
@@ -423,7 +411,7 @@ var ratesMutants = []mutant{
 	{
 		name: "a key whose rates are renewed is put at the rule's own rate", file: "internal/engine/forget.go",
 		old: "to := ps.successor(from, successors)",
-		new: "_ = successors\n\t\t\tto := ps.base",
+		new: "to := ps.base",
 		by:  "^TestManyResolvedRates$", why: "it was charged at the rate that Resolve returned",
 	},
 	{

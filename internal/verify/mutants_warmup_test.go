@@ -119,7 +119,7 @@ var warmupMutants = []mutant{
 	},
 	{
 		name: "another Warmup makes keys new", file: "internal/engine/forget.go",
-		old: "			s.setPlan(to.id)\n", new: "			s.setPlan(to.id)\n			any(to.config).(aging[S]).Forget(&s.state, k.time.Now())\n",
+		old: "			ps.moveTo(s, to, old, successors)\n", new: "			ps.moveTo(s, to, old, successors)\n			any(to.config).(aging[S]).Forget(&s.state, k.time.Now())\n",
 		by: "^TestALookWithAnotherWarmup$", why: "a key that is as new by this Warmup may not be so by that of the next charge",
 	},
 	{

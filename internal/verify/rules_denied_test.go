@@ -237,7 +237,7 @@ func (p *duel) move(t *testing.T) {
 }
 
 // exact requires that a denial of a client that makes no other request says the truth: the request is
-// granted after RetryAfter and not before, and the key is as new after ResetAfter.
+// granted after RetryAfter and not before, and the key is as new after ResetAfter. Check denies it with the same answer.
 func (p *duel) exact(t *testing.T) {
 	ctx, now := context.Background(), p.clock.now
 	defer func() { p.clock.now = now }()
@@ -259,6 +259,11 @@ func (p *duel) exact(t *testing.T) {
 			require.False(t, peek(req, wait-1).Result.Allowed, "%v before %d", e, wait)
 			require.False(t, peek(req, time.Duration(p.Int64N(int64(wait)))).Result.Allowed, "%v", e)
 			p.denials++
+		}
+		if p.clock.now = now; !e.Result.Allowed {
+			res, err := p.asked.Check(ctx, req)
+			require.NoError(t, err)
+			require.Equal(t, e.Result, res, "%v", e)
 		}
 	}
 }

@@ -19,6 +19,7 @@ type meter struct {
 	made         time.Time
 	leaky        bool
 	plan, wished plan
+	slowest      plan     // the slowest plan at which the bucket was charged since it was new
 	written      *big.Rat // when it was written, in nanoseconds since the Unix epoch; nil if never
 	owed         *big.Rat // units that the bucket lacks
 	queued       *big.Rat // units that have not yet left a leaky bucket
@@ -42,7 +43,7 @@ type planned interface {
 func newTiered(made time.Time, r bookRule, rate ratelimit.Rate) account {
 	a := named(r.Algorithm)
 	if a.bucket {
-		m := &meter{made: made, leaky: a.name == "LeakyBucket", plan: plan{rate: rate}}
+		m := &meter{made: made, leaky: a.name == "LeakyBucket", plan: plan{rate: rate}, slowest: plan{rate: rate}}
 		m.Reset()
 		return m
 	}
@@ -102,7 +103,17 @@ func (m *meter) last() plan { return m.plan }
 func (m *meter) become(at time.Time, p plan) { *m = m.converted(m.instant(at), p, false) }
 
 // SetRate does what become does, for an account that has only one plan.
-func (m *meter) SetRate(at time.Time, r ratelimit.Rate) { m.become(at, plan{rate: r}) }
+func (m *meter) SetRate(at time.Time, r ratelimit.Rate) {
+	m.slowest = plan{rate: r}
+	m.become(at, plan{rate: r})
+}
+
+// unused reports whether the bucket is new at u: whether it would lack nothing if it had drained at the slowest rate
+// at which it was charged since it was new.
+func (m *meter) unused(u *big.Rat) bool {
+	pace := paceOf(m.slowest.rate)
+	return m.drained(m.owed, u, pace).Sign() == 0 && (!m.leaky || m.drained(m.queued, u, pace).Sign() == 0)
+}
 
 // instant returns the instant at which an ask at the reading at counts.
 func (m *meter) instant(at time.Time) *big.Rat {
@@ -129,11 +140,15 @@ func (m *meter) drained(level, u, pace *big.Rat) *big.Rat {
 func (m *meter) converted(u *big.Rat, p plan, unannounced bool) meter {
 	c, r, old := *m, p.rate, m.plan.rate
 	c.plan = p
+	unused := m.unused(u)
+	if unused || !less(paceOf(m.slowest.rate), paceOf(r)) {
+		c.slowest = p
+	}
 	if m.written == nil || same(old, r) {
 		return c
 	}
 	pace := paceOf(old)
-	if unannounced {
+	if unannounced && !unused {
 		pace = lowest(pace, paceOf(r))
 	}
 	// A level is counted in parts of a unit, so small that a nanosecond earns a whole

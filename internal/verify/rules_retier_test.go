@@ -30,6 +30,9 @@ func became(r bookRule, p plan) plan {
 func (b *book) rerate(at time.Time, r bookRule) {
 	for _, a := range b.accounts[r.Name] {
 		a := a.(planned)
+		if m, ok := a.(*meter); ok {
+			m.slowest = became(r, m.slowest)
+		}
 		a.become(at, became(r, a.last()))
 	}
 }

@@ -31,8 +31,8 @@ type copies struct {
 }
 
 // stale limits the work for one request. At most 64 callers are charged to the copies one by one, and
-// all further callers are charged as one sum. The copies are dropped when the events that they do not
-// reflect (see the field wrong) are at least one for every 64 callers.
+// all further callers are charged as one sum. The copies are dropped when they are too far from the truth:
+// when the number of events that they do not reflect is at least a 64th of the number of callers.
 const stale = 64
 
 func (c *copies) drop() { *c = copies{} }
@@ -76,8 +76,8 @@ func (c *copies) check() {
 	}
 }
 
-// inSum reports whether the caller with the given number in order of arrival is charged as a part of a
-// sum.
+// inSum reports whether the caller with the given number in order of arrival is charged together with
+// others, as one sum.
 func (c *copies) inSum(arrival uint64) bool { return arrival > c.sumFrom && arrival <= c.sumTo }
 
 // ahead is called for a request for n units at the given instant. It returns the earliest instant from then on

@@ -27,7 +27,7 @@ func (a *attempts[T]) add(id keytable.Hash, x T) (follows bool) {
 	return len((*a)[id]) > 1
 }
 
-// leader returns the caller with the given ID that has a place in a line, and whether there is one.
+// leader returns the first caller with the given ID, which has a place in a line. ok is false if no caller has the ID.
 func (a attempts[T]) leader(id keytable.Hash) (x T, ok bool) {
 	if len(a[id]) == 0 {
 		return x, false

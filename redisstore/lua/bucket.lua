@@ -11,7 +11,7 @@
 --   short form    gain unit burst  seconds micros  parts
 --   token bucket  gain unit burst  seconds micros  whole frac fine
 --   leaky bucket  gain unit burst  seconds micros  whole frac fine  whole frac fine
---   two rates     one of the last two forms, and then the microsecond keep
+--   two rates     one of the last two forms, and then slowest_gain slowest_unit
 --
 -- gain, unit and burst are the rate, in lowest terms, under which the state was written. seconds and
 -- micros are the instant at which the levels were true. The first level is the debt. The second level is
@@ -19,10 +19,11 @@
 -- number of parts. It is used if the debt is fewer than 2^53 parts and has no fine parts, and the queue
 -- equals the debt.
 --
--- The form with keep is used if the key was also used at a slower rate than that of its state. keep
--- is the instant at which a bucket that was full of debt when the slower rate was last used has
--- drained at that rate. The key does not expire before, so that requests at the slower rate still
--- find it. Scripts of earlier versions ignore keep after the state of a token bucket.
+-- A key counts as new once it would owe nothing even if its debt had drained, since its last charge, at
+-- the slowest of the rates at which it was charged since it was new. The form of two rates is used if that
+-- is not the rate of the state. The key does not expire before it counts as new, and after that it makes no
+-- difference whether it has expired: a request at any rate finds a key that owes nothing. Keys in memory
+-- follow the same rule; internal/engine/tworates.go proves that it forgives no debt.
 
 -- grain returns how many fine parts make up a part, if gain parts drain in a microsecond. It is the
 -- smallest number for which a whole number of fine parts drains in a nanosecond.
@@ -136,9 +137,34 @@ local function lower(s, debt)
   if not s.low or below(debt, s.low) then s.low = debt end
 end
 
--- drains_by returns when a bucket that owes its whole burst now will have drained at this rate.
-local function drains_by(now, gain, unit, burst)
-  return min(math.ceil(now + burst * unit / gain), EXACT - 1)
+-- rest_of returns what s owes at the instant now if it has drained, since its last charge, at the slowest rate at
+-- which it was charged since it was new, and this rate. For a leaky bucket it is the larger one of debt and queue.
+local function rest_of(s, now)
+  local level, slowest = s.queue and below(s.debt, s.queue) and s.queue or s.debt, s.slowest or s
+  return drained(slowest, converted(s, level, slowest.gain, slowest.unit), max(now - s.last, 0)), slowest
+end
+
+-- is_new reports whether s counts as new at the instant now. A key that warms up must have owed nothing for the time
+-- over already.
+local function is_new(s, now, over)
+  now = max(now, s.last)
+  if s.first and over then now = now - over end
+  return now >= s.last and not below({0, 0, 0}, (rest_of(s, now)))
+end
+
+-- life returns for how many microseconds after its last charge s may not count as new.
+local function life(s)
+  local whole, slowest = max(s.debt[1], s.queue and s.queue[1] or 0) + 1, s.slowest or s
+  return whole * slowest.unit / slowest.gain
+end
+
+-- sooner returns the shorter one of two waits. They may be text or -1, as in twice.
+local function sooner(a, b)
+  if b == -1 or a == b then return a end
+  if a == -1 then return b end
+  if type(a) ~= type(b) then return type(a) == 'string' and b or a end
+  if type(a) == 'string' and #a ~= #b then return #a < #b and a or b end
+  return a < b and a or b
 end
 
 -- bucket holds the functions that the token bucket and the leaky bucket share.
@@ -150,8 +176,7 @@ local bucket = {}
 function bucket.heal(s, now)
   if (s.last - now) * s.gain <= s.burst * s.unit then return false end
   s.last = now
-  s.keep = nil
-  if s.before then s.before.last, s.before.healed, s.before.keep, s.slow.last = now, true, nil, now end
+  if s.before then s.before.last, s.before.healed, s.slow.last = now, true, now end
   return true
 end
 
@@ -159,7 +184,7 @@ end
 local function copy(s)
   return {
     encode = s.encode, key = s.key, marked = s.marked, first = s.first, limit = s.limit,
-    gain = s.gain, unit = s.unit, burst = s.burst, last = s.last, debt = s.debt, queue = s.queue, keep = s.keep,
+    gain = s.gain, unit = s.unit, burst = s.burst, last = s.last, debt = s.debt, queue = s.queue, slowest = s.slowest,
   }
 end
 
@@ -170,7 +195,8 @@ end
 -- With a smaller burst, only a charge stores the changed state. Otherwise a client with two rates could
 -- send requests that cost nothing at the smaller burst until its key owes nothing, and then have the whole
 -- larger burst at once. The same is true of a slower rate, unless the key warms up. Otherwise denied
--- requests at a slow rate could take units from others that use the same key.
+-- requests at a slow rate could take units from others that use the same key. It is also true if the
+-- bucket owes nothing at its rate: what it owes at the slowest rate would be lost.
 --
 -- In these cases adopt sets two fields. s.before is the state as it was, which stays stored until a
 -- charge. s.slow is a copy from which look computes the waits: it drains at the slower of the two rates.
@@ -178,24 +204,31 @@ end
 -- used.burst tokens fit, and then the bucket is unused.
 function bucket.adopt(s, c, now)
   local gain, unit, burst = c[1], c[2], c[3]
-  if s.gain == gain and s.unit == unit and s.burst == burst then return false end
-  local old_gain, old_unit, slower, before, slow = s.gain, s.unit, less(gain, s.unit, s.gain, unit)
-  if burst < s.burst or slower and not c.over then before = copy(s) end
-  if slower then
-    s.found = drains_by(now, gain, unit, burst)
-    carry(s, gain, unit, s.last)
-  elseif less(s.gain, unit, gain, s.unit) then
-    s.keep = max(s.keep or 0, drains_by(now, s.gain, s.unit, s.burst))
+  local same, new = s.gain == gain and s.unit == unit and s.burst == burst, nil
+  if not same or s.slowest then new = is_new(s, now, c.over) end
+  if same then
+    if new then s.slowest = nil end
+    return false
   end
+  local was, slower, before, slow, rest = copy(s), less(gain, s.unit, s.gain, unit), nil, nil, nil
+  if slower and not new and not c.over then
+    local level, slowest = rest_of(s, now)
+    rest = to_drain(slowest, level[1], level)
+  end
+  local slowest = s.slowest or {gain = s.gain, unit = s.unit}
+  s.slowest = not new and less(slowest.gain, unit, gain, slowest.unit) and slowest or nil
+  if slower and not new then carry(s, gain, unit, s.last) end
   carry(s, s.gain, s.unit, now)
-  if before then
-    slow = copy(s)
+  local owes = below({0, 0, 0}, s.debt) or s.queue and below({0, 0, 0}, s.queue)
+  if burst < s.burst or (slower or not owes) and not c.over then
+    before, slow = was, copy(s)
+    slow.new = rest
     if burst > s.burst then slow.used = {burst = s.burst, debt = s.debt, queue = s.queue or s.debt} end
     resize(slow, burst, true)
   end
   carry(s, gain, unit, now)
   if s.marked then
-    s.rescaled = {gain = old_gain, unit = old_unit}
+    s.rescaled = {gain = was.gain, unit = was.unit}
     lower(s, s.debt)
   end
   if resize(s, burst) and s.marked then
@@ -230,6 +263,7 @@ function bucket.look(a, s, now, want)
     if used then rest, other = drained(slow, used.queue, now - slow.last), drained(slow, used.debt, now - slow.last) end
     if below(rest, other) then rest = other end
     a.reset = to_drain(slow, rest[1], rest)
+    if slow.new then a.reset = sooner(a.reset, slow.new) end
   end
   if want > s.burst then
     a.retry = -1
@@ -237,6 +271,7 @@ function bucket.look(a, s, now, want)
     a.retry = a.reset
   elseif want > a.left then
     a.retry = to_drain(slow, debt[1] + want - s.burst, debt)
+    if slow.new then a.retry = sooner(a.retry, slow.new) end
   elseif s.queue then
     a.delay = to_drain(s, a.queue[1], a.queue)
   end
@@ -250,7 +285,6 @@ local function plus(level, n) return {level[1] + n, level[2], level[3]} end
 -- them.
 function bucket.charge(a, s, now, n)
   s.before, s.slow = nil, nil
-  if s.keep and s.keep <= now then s.keep = nil end
   if s.marked then lower(s, a.debt) end
   s.last, s.debt = now, plus(a.debt, n)
   if s.marked or a.receipt then receipts().charge(a, s, now, n, s.debt) end
@@ -258,32 +292,22 @@ function bucket.charge(a, s, now, n)
   show(a, s, s.debt, s.queue or s.debt)
 end
 
--- outlive is called when a request at a slower rate has read the state but not changed it. It
--- prolongs the life of the key until a bucket that owes its whole burst would have drained at the
--- slower rate.
-function bucket.outlive(key, s, now, pad)
-  if not s.found then return end
-  local ms = expiry(s.found - now, pad + math.ceil((s.over or 0) / 1000))
-  if call('PTTL', key) < tonumber(ms) then call('PEXPIRE', key, ms) end
-end
-
--- save writes the state s to key, with a time to live until nothing of it counts any more.
+-- save writes the state s, with a time to live until it counts as new.
 function bucket.save(key, s, now, pad)
-  local whole = max(s.debt[1], s.queue and s.queue[1] or 0) + 1
-  call('SET', key, s.encode(s), 'PX', expiry(max(s.last - now + whole * s.unit / s.gain, (s.keep or now) - now), pad))
+  call('SET', key, s.encode(s), 'PX', lifetime(s, s.last - now + life(s), pad))
   if s.marked or s.dropped then receipts().save(s, now, pad) end
 end
 
 -- encode returns the text to store for s. It is the short form if short is true, the debt fits into
--- it and there is no keep. Otherwise it is the long form, with the further arguments at its end.
+-- it and there is no slower rate. Otherwise it is the long form, with the further arguments at its end.
 local function encode(s, short, ...)
   local seconds, micros = divide(s.last, 1e6)
   local head = format('%.0f %.0f %.0f %.0f %.0f ', s.gain, s.unit, s.burst, seconds, micros)
   local debt, more = s.debt, {...}
-  more[#more + 1] = s.keep
+  if s.slowest then more[#more + 1], more[#more + 2] = s.slowest.gain, s.slowest.unit end
   local parts = debt[1] * s.unit + debt[2]
   local tail = ending(s)
-  if short and not s.keep and debt[3] == 0 and parts < EXACT then return head .. format('%.0f', parts) .. tail end
+  if short and not s.slowest and debt[3] == 0 and parts < EXACT then return head .. format('%.0f', parts) .. tail end
   for i = 1, #more do more[i] = format(' %.0f', more[i]) end
   return head .. format('%.0f %.0f %.0f', debt[1], debt[2], debt[3]) .. table.concat(more) .. tail
 end
@@ -301,7 +325,7 @@ end
 local function sound(s, level) return level[2] < s.unit and level[3] < grain(s.gain) end
 
 -- read_bucket returns the state in the text v, which is the value of key, and the numbers that
--- follow its debt. pattern matches the long form without keep. If v is not a state of a bucket, the
+-- follow its debt. pattern matches the long form of one rate. If v is not a state of a bucket, the
 -- script ends with an error.
 local function read_bucket(key, v, encode, pattern)
   local s, x, y, z = {encode = encode, key = key, debt = {0, 0, 0}}
@@ -309,11 +333,14 @@ local function read_bucket(key, v, encode, pattern)
   local debt, seconds, micros, parts = s.debt
   s.gain, s.unit, s.burst, seconds, micros, parts = numbers(match(v, '^(%d+) (%d+) (%d+) (-?%d+) (%d+) (%d+)$'))
   if not parts then
-    s.gain, s.unit, s.burst, seconds, micros, debt[1], debt[2], debt[3], x, y, z = numbers(match(v, pattern .. '$'))
-  end
-  if not s.gain then
-    local all = {numbers(match(v, pattern .. ' (-?%d+)$'))}
-    s.keep = table.remove(all)
+    local all = {numbers(match(v, pattern .. '$'))}
+    if not all[1] then
+      all = {numbers(match(v, pattern .. ' (%d+) (%d+)$'))}
+      local unit = table.remove(all)
+      s.slowest = {gain = table.remove(all), unit = unit}
+      if not unit or unit < 1 or s.slowest.gain < 1 then all, s.slowest = {}, nil end
+    end
+    if not all[1] then all = {numbers(match(v, pattern .. ' %-?%d+$'))} end -- of an earlier version
     s.gain, s.unit, s.burst, seconds, micros, debt[1], debt[2], debt[3], x, y, z = unpack(all)
   end
   if not s.gain or s.gain < 1 or s.unit < 1 then return corrupt(key) end

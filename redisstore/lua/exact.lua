@@ -101,6 +101,14 @@ local function expiry(us, pad)
   return format('%.0f', min(math.ceil(max(us, 0) / 1000) + pad, 1e15))
 end
 
+-- lifetime returns for how many milliseconds the key of the state s lives, if it is needed for us microseconds. If
+-- a charge may be given back, the state before it may be stored again, so the key then lives on at least for as
+-- long as before.
+local function lifetime(s, us, pad)
+  local ms = expiry(us, pad)
+  return s.returnable and format('%.0f', max(ms, call('PTTL', s.key))) or ms
+end
+
 -- corrupt ends the script with an error: key holds a value that is not a state.
 local function corrupt(key) error('CORRUPT state in ' .. key, 0) end
 

@@ -76,6 +76,14 @@ function log.exceed(s, now, n)
   end
 end
 
+-- unused reports whether the key with the state s counts as new at the instant now.
+local function unused(kind, s, now, config)
+  if s.gain then return is_new(s, now, config.over) end
+  local a = {config = config}
+  kind.look(a, s, now, 1)
+  return a.reset == 0 and not a.first
+end
+
 for i = 1, #KEYS / 2 do
   local key, kind, v = KEYS[i], kinds[ARGV[7 * i - 5]], 7 * #KEYS / 2 + 4 * i - 2
   local n = ARGV[v] + 0
@@ -83,9 +91,17 @@ for i = 1, #KEYS / 2 do
     local config = {tonumber(ARGV[v + 1]), tonumber(ARGV[v + 2]), tonumber(ARGV[v + 3])}
     if not config[2] then framed(config, ARGV[v + 2]) end
     if not config[3] then warmed(config, ARGV[v + 3]) end
-    local s = kind.load(key)
+    local s, at = kind.load(key), now
     if s and heals then kind.heal(s, now) end
-    s = s or kind.fresh(config, now, key)
+    if s and unused(kind, s, max(now, s.last), config) then
+      call('DEL', key)
+      s, at = nil, max(now, s.last) -- if the clock has stepped back, the time of the key stands still
+    end
+    if s and config.over and s.gain and not kind.known(s, config, max(now, s.last)) then
+      kind.adopt(s, config, max(now, s.last)) -- the key has to warm up again, at this rate
+      s.before, s.slow = nil, nil
+    end
+    s = s or kind.fresh(config, at, key)
     kind.exceed(s, max(now, s.last), n, config)
     kind.save(key, s, now, tonumber(pad))
   end

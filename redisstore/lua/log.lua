@@ -154,6 +154,9 @@ function log.charge(a, s, now, n)
 end
 
 function log.save(key, s, now, pad)
+  local ends = s.clock
+  if s.len > 0 then ends = max(ends, s.newest + s.per) end
+  local ms = lifetime(s, ends - now, pad)
   if s.drop == s.stored then
     if s.exists then call('DEL', key) end -- after a write, Redis would accept the RPUSH below even without memory
     call('RPUSH', key, header(s))
@@ -168,9 +171,7 @@ function log.save(key, s, now, pad)
   elseif s.merged then
     call('LSET', key, -1, format('%.0f', s.total))
   end
-  local ends = s.clock
-  if s.len > 0 then ends = max(ends, s.newest + s.per) end
-  call('PEXPIRE', key, expiry(ends - now, pad))
+  call('PEXPIRE', key, ms)
   if s.marked or s.dropped then receipts().save(s, now, pad) end
 end
 

@@ -63,8 +63,6 @@ local store = kept(state, charged)
 if store and (charged or changed and wanted) then
   kind.save(key, store, now, tonumber(pad))
   changed = store ~= state
-elseif state.found then
-  kind.outlive(key, state, now, tonumber(pad))
 end
 reply[3] = changed and -1 or at - now
 return reply

@@ -1,6 +1,6 @@
 
 -- The fast path of one.lua for buckets. It applies to states that were written at this rate and are
--- not ahead of now, in the short form or in the form with keep, see bucket.lua. All products are
+-- not ahead of now, in the short form or in the form of two rates, see bucket.lua. All products are
 -- less than 2^53, or so large that rounding does not matter.
 local from, many = 6, KEYS[2] and {s .. ' ' .. us}
 do
@@ -9,17 +9,17 @@ do
   local plain = full + 2 * unit < 9007199254740992
   local save = many and pcall or call
   for k = 1, #KEYS do
-    local key, v, debt, keep, queue = KEYS[k], pcall('GET', KEYS[k]), plain and 0
+    local key, v, debt, slow, per, queue = KEYS[k], pcall('GET', KEYS[k]), plain and 0
     if v then
       debt = nil
       if plain and type(v) == 'string' and sub(v, 1, size) == prefix then
         local s0, us0, parts = match(v, '^(%d+) (%d+) (%d+)$', size + 1)
         if not s0 then
           local frac
-          s0, us0, parts, frac, keep = match(v, '^(%d+) (%d+) (%d+) (%d+) 0 (%d+)$', size + 1)
+          s0, us0, parts, frac, slow, per = match(v, '^(%d+) (%d+) (%d+) (%d+) 0 (%d+) (%d+)$', size + 1)
           if not s0 then
-            s0, us0, parts, frac, keep = match(v, '^(%d+) (%d+) (%d+) (%d+) 0 %3 %4 0 (%d+)$', size + 1)
-            queue = keep
+            s0, us0, parts, frac, slow, per = match(v, '^(%d+) (%d+) (%d+) (%d+) 0 %3 %4 0 (%d+) (%d+)$', size + 1)
+            queue = slow
           end
           if s0 then
             parts = parts * unit + frac
@@ -32,6 +32,14 @@ do
           if elapsed >= 0 and parts <= full then
             debt = parts - elapsed * gain
             if debt < 0 then debt = 0 end
+            if slow then -- the slowest rate, until the key counts as new
+              local owed, gone = parts * per, elapsed * slow * unit
+              if owed >= 9007199254740992 or gone >= 9007199254740992 then
+                debt = nil
+              elseif owed <= gone then
+                slow = nil
+              end
+            end
           end
         end
       end
@@ -53,11 +61,11 @@ do
       if after > debt then
         local ms = after / gain / 1000 + pad
         value = head .. format(after < 2147483648 and '%d' or '%.0f', after)
-        local stored, rest = value, keep and keep - (sec * 1e6 + mic) or 0
-        if rest > 0 then
+        local stored = value
+        if slow then
           local level = format('%.0f %.0f 0 ', (after - after % unit) / unit, after % unit)
-          stored = head .. level .. (queue and level or '') .. keep
-          ms = math.max(ms, rest / 1000 + pad)
+          stored = head .. level .. (queue and level or '') .. slow .. ' ' .. per
+          ms = math.min(after / unit * per / slow / 1000 + pad, 9e13) -- Lua writes larger numbers with an exponent
         end
         failed = save('SET', key, stored, 'PX', ms < 2147483648 and format('%d', ms) or ms - ms % 1).err
       end

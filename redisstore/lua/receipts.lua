@@ -155,8 +155,9 @@ local function receipts()
   -- save writes the receipts of s that this call has changed. pad is the pad of the function
   -- expiry.
   local function save(s, now, pad)
-    local list, e, tail = list_of(s.key), s.issued, newest(s)
+    local list, e, tail, least = list_of(s.key), s.issued, newest(s), 0
     if s.dropped then
+      if s.returnable then least = call('PTTL', list) end -- the receipts may be stored again
       call('DEL', list)
       tail = nil
     elseif tail then
@@ -171,7 +172,7 @@ local function receipts()
     call('ZADD', list, whole(e.pos), e.id, whole(-e.pos), text(e))
     if s.gain then layers.add(s, list, e.pos, e.low) end
     if call('ZCOUNT', list, 1, whole(last)) > most then drop(s, list, now, true) end
-    local ms = tonumber(expiry(e.ends - now, pad))
+    local ms = max(expiry(e.ends - now, pad), least)
     if call('PTTL', list) < ms then call('PEXPIRE', list, whole(ms)) end
   end
 
@@ -179,8 +180,22 @@ local function receipts()
   -- changes.
   local function flags(e) return format('%d %s', e.followed and 1 or 0, e.after and whole(e.after) or '-') end
 
+  -- all returns a text with all members of the set of s, each after its score. refill stores them again.
+  local function all(s)
+    local found, lines = call('ZRANGEBYSCORE', list_of(s.key), '-inf', '+inf', 'WITHSCORES'), {}
+    for i = 1, #found, 2 do lines[#lines + 1] = found[i + 1] .. ' ' .. found[i] .. '\n' end
+    return table.concat(lines)
+  end
+
+  local function refill(list, text)
+    local ms = call('PTTL', list)
+    call('DEL', list)
+    for score, member in text:gmatch('(%S+) ([^\n]+)\n') do call('ZADD', list, score, member) end
+    if ms > 0 then call('PEXPIRE', list, whole(ms)) end
+  end
+
   made = {
-    list_of = list_of, find = find, older = older, newer = newer, newest = newest, charge = charge,
+    all = all, refill = refill, list_of = list_of, find = find, older = older, newer = newer, newest = newest, charge = charge,
     entry = entry, replace = replace, remove = remove, save = save, flags = flags,
   }
   return made

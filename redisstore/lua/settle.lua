@@ -100,12 +100,29 @@ local function settle(s, kind, id, stay)
   kind.settle(s, e.at, n, debt, paid, alone)
 end
 
+-- relist stores the elements in text as the list of key, which lives on for as long as before.
+local function relist(key, text)
+  local ms, some = call('PTTL', key), {}
+  call('DEL', key)
+  for element in text:gmatch('[^*\n]+') do
+    some[#some + 1] = element
+    if #some == 1000 then
+      call('RPUSH', key, unpack(some))
+      some = {}
+    end
+  end
+  if some[1] then call('RPUSH', key, unpack(some)) end
+  if ms > 0 then call('PEXPIRE', key, whole(ms)) end
+end
+
 -- restore stores the state that the key had before a charge of n units at the given instant. before
 -- is the text of this state and, if the key had receipts, the flags of its newest receipt at that
--- time.
+-- time. If the charge has converted the receipts to another rate, all of them follow.
 local function restore(s, kind, id, n, instant, before)
-  local list, state, followed, after = receipts().list_of(s.key), match(before, '^([^|]*)|?(%d?) ?(.*)$')
-  if followed == '' then
+  local list, state, followed, after, all = receipts().list_of(s.key), match(before, '^([^|]*)|?(%d?) ?([^|]*)|?(.*)$')
+  if all and all ~= '' then
+    receipts().refill(list, all)
+  elseif followed == '' then
     call('DEL', list)
   else
     local e = receipts().newest(s)
@@ -121,6 +138,8 @@ local function restore(s, kind, id, n, instant, before)
   end
   if before == '' then
     call('DEL', s.key)
+  elseif state:sub(1, 1) == '*' then -- all of a log
+    relist(s.key, state)
   elseif kind.encode then -- a log
     s.marked = followed ~= ''
     s.first, s.limit = numbers(match(state, ' @(-?%d+) (%d+)'))

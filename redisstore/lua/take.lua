@@ -3,8 +3,9 @@
 -- KEYS: the keys; if charges have receipts, then the sets of these.
 --
 -- ARGV: one argument for start.lua; the sum of 1 if the charges may have to be given back, 2 if they have
--- receipts, 4 if another slot has denied them, 8 if nothing must change, 16 if a key warms up, and 32 for a
--- dry run, which writes nothing and answers as if it had. Then for each key: kind, n (0 charges nothing), 1
+-- receipts, 4 if another slot has denied them, 8 if nothing must change, 16 if a key warms up, 32 for a dry
+-- run, which writes nothing and answers as if it had, and 128 if only a charge may change the rate of a key,
+-- because it is not known yet whether the request was granted before. Then for each key: kind, n (0 charges nothing), 1
 -- for a shadow rule, requests or gain, per or unit (see calendar.lua for a Window), burst (see warmup.lua for a
 -- key that warms up); and with receipts: the number of the receipt, or 0, and its term.
 --
@@ -13,9 +14,12 @@
 -- units left, and the microseconds of RetryAfter, ResetAfter and Delay, where -1 stands for a time
 -- that is too long for an answer. If the charges may have to be given back, five more follow: the
 -- units left and the ResetAfter without the charge, and if there was a charge, its instant and the
--- stored state before and after it; otherwise three times ''.
+-- stored state before and after it; otherwise three times ''. If the rate of the key was kept because of
+-- the number 128, a + follows the instant. If that number is given, and the charge changes the window of
+-- a log, its state before the charge is a *, and then all elements of the list, one a line.
 
 local now, returnable, revocable, looks = s * 1e6 + us, ARGV[2] % 2 == 1, ARGV[2] % 4 >= 2, ARGV[2] % 64 >= 32
+local tentative = ARGV[2] % 256 >= 128
 local width = revocable and 8 or 6
 for i = revocable and #KEYS / 2 + 1 or #KEYS + 1, #KEYS do KEYS[i] = nil end
 
@@ -29,10 +33,12 @@ local function read(i, key)
   if revocable and ARGV[v + 7] ~= '0' then
     a.receipt = {id = ARGV[v + 7], ends = now + ARGV[v + 8]}
   end
+  if tentative and not a.kind.encode then a.stored = call('GET', key) end -- the text of a log is longer, and rarely needed
   local s = a.kind.load(key)
   a.known = s ~= nil
   if a.known then
     a.changed = renew(a.kind, s, a.config, now, heals)
+    if tentative and a.changed and a.kind == kinds.s then a.stored = '*' .. table.concat(call('LRANGE', key, 0, -1), '\n') end
   else
     s = a.kind.fresh(a.config, now, key)
   end
@@ -60,16 +66,21 @@ local reply, size = {}, 0
 for _, a in ipairs(asks) do
   local left, reset, before, after, instant = a.left, a.reset, '', '', ''
   a.charged = passes and a.n > 0 and a.retry == 0
+  local keeps = tentative and a.known and a.changed and a.n > 0 and not a.state.before
   if a.charged then
     if returnable and a.known then
-      local s, e = a.state, a.state.marked and receipts().newest(a.state)
-      if s.before then s.before.marked = nil end -- the charge converts its receipts to the new rate
-      before = s.before and s.encode(s.before) or encoded(a) .. (e and '|' .. receipts().flags(e) or '')
+      local s, had = a.state, a.state
+      if a.stored and s.dropped then had = {key = s.key, marked = true} end -- the receipts of the stored state
+      local e = had.marked and receipts().newest(had)
+      before = a.stored or s.before and s.encode(s.before) or encoded(a)
+      if e then before = before .. '|' .. receipts().flags(e) end
+      if e and (had ~= s or s.rescaled and (a.stored or s.before)) then before = before .. '|' .. receipts().all(s) end
     end
     a.kind.charge(a, a.state, a.now, a.n)
     a.state.returnable = returnable
     if returnable then after, instant = encoded(a), format('%.0f', a.now) end
   end
+  if keeps then instant = instant .. '+' end
   reply[size + 1], reply[size + 2] = a.retry == 0 and 1 or 0, a.left
   reply[size + 3], reply[size + 4], reply[size + 5] = later(a.retry, a.now - now), later(a.reset, a.now - now), a.delay
   size = size + 5
@@ -82,10 +93,8 @@ end
 
 for i, a in ipairs(asks) do
   local store = kept(a.state, a.charged)
-  if store and not looks and (a.charged or a.changed and a.n > 0 and ARGV[2] % 16 < 8) then
+  if store and not looks and (a.charged or a.changed and a.n > 0 and ARGV[2] % 16 < 8 and not tentative) then
     a.kind.save(KEYS[i], store, now, tonumber(pad))
-  elseif a.state.found and not looks and ARGV[2] % 16 < 8 then
-    a.kind.outlive(KEYS[i], a.state, now, tonumber(pad))
   end
 end
 return reply

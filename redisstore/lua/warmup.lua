@@ -76,6 +76,8 @@ local function warm(inner)
     return s.first
   end
 
+  kind.known = known
+
   -- wait returns in how many microseconds want units will fit, which do not fit now. The limit of a
   -- key that was never charged does not grow.
   local function wait(a, s, now, want)

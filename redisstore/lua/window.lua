@@ -134,7 +134,7 @@ end
 
 function fixed.save(key, s, now, pad)
   local _, ends = fixed.span(s, nil, s.last)
-  call('SET', key, s.encode(s), 'PX', expiry(ends - now, pad))
+  call('SET', key, s.encode(s), 'PX', lifetime(s, ends - now, pad))
   if s.marked or s.dropped then receipts().save(s, now, pad) end
 end
 
@@ -226,7 +226,7 @@ end
 
 function counter.save(key, s, now, pad)
   local _, offset = divide(s.last, s.per)
-  call('SET', key, s.encode(s), 'PX', expiry(s.last - now + 2 * s.per - offset, pad))
+  call('SET', key, s.encode(s), 'PX', lifetime(s, s.last - now + 2 * s.per - offset, pad))
   if s.marked or s.dropped then receipts().save(s, now, pad) end
 end
 
