@@ -48,7 +48,7 @@ var calendarMutants = []mutant{
 		old: "if s.window == c.window and s.per == c[2] then", new: "if s.per == c[2] then",
 		by: "TestWindowStored", why: "another Window is another window"},
 	{name: "window-expires-early", file: "lua/window.lua",
-		old: "expiry(ends - now, pad)", new: "expiry(s.last - now, pad)",
+		old: "lifetime(s, ends - now, pad)", new: "expiry(s.last - now, pad)",
 		by: "TestWindowKeysExpire|TestExpiry", why: "a key is kept until its window ends"},
 	{name: "exceed-in-no-window", file: "lua/exceed.lua",
 		old: "if not s.per and s.window ~= c.window and not (s.begin and now < s.ends) then", new: "if false then",
