@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"cmp"
-	"errors"
 	"math"
 	"slices"
 	"time"
@@ -99,9 +98,9 @@ var algorithmList = []algorithm{
 
 // inFlight is the row for AlgorithmInFlight. It is not in algorithmList, because only rules can have this algorithm.
 var inFlight = algorithm{
-	name: AlgorithmInFlight, windowed: true, validate: Rate.inFlight,
+	name: AlgorithmInFlight, windowed: true, validate: inFlightFaults,
 	keys: func(t *engine.Timeline, r engine.Rates, maxKeys int) (engine.Keys, error) {
-		return engine.NewInFlight(t, r, maxKeys, func(r engine.Rate) error { return rateOf(r).inFlight() }, &refusals)
+		return engine.NewInFlight(t, r, maxKeys, func(r engine.Rate) error { return inFlightFaults(rateOf(r)) }, &refusals)
 	},
 	limiter: func(Rate, ...Option) (Limiter, error) {
 		return nil, &ConfigError{"algorithm", `"InFlight"`, "must be that of a limiter: InFlight is for rules, see Reserve"}
@@ -109,14 +108,8 @@ var inFlight = algorithm{
 	maxGranted: func(Rate, uint64) uint64 { return 0 },
 }
 
-// inFlight returns everything that is wrong with r as the rate of a rule with AlgorithmInFlight, joined, or nil.
-func (r Rate) inFlight() error {
-	err := r.withoutBurst("rule with " + string(AlgorithmInFlight))
-	if r.Per > 0 && !validTerm(r.Per) {
-		err = errors.Join(err, &ConfigError{"per", r.Per, termRange})
-	}
-	return err
-}
+// inFlightFaults returns everything that is wrong with r as the rate of a rule with AlgorithmInFlight, joined, or nil.
+func inFlightFaults(r Rate) error { return r.faults(ruleconfig.InFlightFaults) }
 
 // algorithms has the row of each algorithm that a rule can have, by name: those in algorithmList, and inFlight.
 var algorithms = byName(slices.Concat(algorithmList, []algorithm{inFlight}))

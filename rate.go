@@ -101,11 +101,6 @@ func (r Rate) bucket() (exact.Bucket, error) {
 	return exact.NewBucket(int64(r.Requests), int64(r.Per), int64(r.burst())), nil
 }
 
-// withoutBurst validates r for an algorithm that has no burst and no Window. of is what the error calls the algorithm.
-func (r Rate) withoutBurst(of string) error {
-	return r.faults(func(r ratetext.Rate) []ruleconfig.Fault { return ruleconfig.CountFaults(r, of) })
-}
-
 // ParseRate returns the [Rate] that s spells, such as "100/m", "100/min", "10 per 2 minutes", "100/90s", "5/1h30m" or
 // "100/m burst 20". It reads all that [Rate.String] writes. "unlimited" is [Unlimited]. An error matches
 // [ErrInvalidConfig].
