@@ -58,8 +58,8 @@ func (m *windows) count(w *big.Int) *big.Int {
 
 func (m *windows) copied() windows { return windows{m.history.copied(), m.rate} }
 
-// setRate changes the rate at the instant u. If Per changes, the windows get another length, and the old
-// counts no longer fit them; so it is with another Window. The given function then returns how many units count as granted in the new window.
+// setRate changes the rate at the instant u. If Per or Window changes, the windows are others, and the old counts no
+// longer fit them. The given function then returns how many units count as granted in the new window.
 func (m *windows) setRate(u *big.Int, r ratelimit.Rate, used func(u *big.Int) *big.Int) {
 	if m.last != nil && (r.Per != m.rate.Per || r.Window != m.rate.Window) {
 		m.carry(u, used(u))
