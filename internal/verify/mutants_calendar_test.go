@@ -177,12 +177,6 @@ var calendarMutants = []mutant{
 		by:  "^TestWindowSchedules$", why: "a window keeps its begin while anything is left in it",
 	},
 	{
-		name: "an emptied window from the first use goes on", file: "internal/engine/windows.go",
-		old: "used > 0 && age < w.Per",
-		new: "used >= 0 && age < w.Per",
-		by:  "^TestWindowSchedules$", why: "a window to which all units were given back has not begun",
-	},
-	{
 		name: "a window from the first use ends late", file: "internal/engine/windows.go",
 		old: "return used, time.Duration(w.Per - age)",
 		new: "return used, time.Duration(w.Per - age + 1)",
@@ -197,7 +191,7 @@ var calendarMutants = []mutant{
 	{
 		name: "units of the window of a calendar before count", file: "internal/engine/windows.go",
 		old: "if last >= begin {",
-		new: "if last > 0 {",
+		new: "if last >= min(begin, 0) {",
 		by:  "^TestWindowSchedules$", why: "a window begins with no units",
 	},
 	{
