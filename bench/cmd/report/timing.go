@@ -211,7 +211,7 @@ func (t *timer) warmUp(w bench.Workload) error {
 	return err
 }
 
-// calibrate sets t.n to the number of calls that take about the given duration.
+// calibrate sets t.n to the number of calls that take about the given duration, but to at least one.
 func (t *timer) calibrate(batch time.Duration) error {
 	for n := 1000; ; n *= 2 {
 		got, err := t.run.Time(n)
@@ -219,7 +219,7 @@ func (t *timer) calibrate(batch time.Duration) error {
 			return err
 		}
 		if got.Took >= batch/4 {
-			t.n = int(float64(n) * float64(batch) / float64(got.Took))
+			t.n = max(int(float64(n)*float64(batch)/float64(got.Took)), 1)
 			return nil
 		}
 	}
