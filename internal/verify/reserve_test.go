@@ -559,19 +559,21 @@ func TestBeyondTheLimit(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 21*time.Second, res.RetryAfter, a)
 
-		req.Client = "drained"
-		req.Cost = 5
-		first, err := l.Reserve(context.Background(), req, time.Hour)
-		require.NoError(t, err)
-		req.Cost = 1
-		second, err := l.Reserve(context.Background(), req, time.Hour)
-		require.NoError(t, err)
-		clock.now = clock.now.Add(10 * time.Second)
-		require.NoError(t, second.Settle(8))
-		require.NoError(t, first.Cancel())
-		res, err = l.Peek(context.Background(), req)
-		require.NoError(t, err)
-		require.Equal(t, 3, res.Remaining, "the first five had drained, and the seven beyond had not")
+		for _, later := range []time.Duration{5 * time.Second, 10 * time.Second} { // one unit is still owed, or none
+			req.Client = "drained after " + later.String()
+			req.Cost = 5
+			first, err := l.Reserve(context.Background(), req, time.Hour)
+			require.NoError(t, err)
+			req.Cost = 1
+			second, err := l.Reserve(context.Background(), req, time.Hour)
+			require.NoError(t, err)
+			clock.now = clock.now.Add(later)
+			require.NoError(t, second.Settle(8))
+			require.NoError(t, first.Cancel())
+			res, err = l.Peek(context.Background(), req)
+			require.NoError(t, err)
+			require.Equal(t, 3, res.Remaining, "what the first one had reserved is drained or given back, and the seven beyond are owed")
+		}
 	}
 }
 
