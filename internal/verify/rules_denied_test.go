@@ -367,7 +367,7 @@ func TestWaitsAtOtherRates(t *testing.T) {
 // wantHistories returns how many histories a test plays.
 func wantHistories() int {
 	if testing.Short() {
-		return 200
+		return 800
 	}
-	return 2000
+	return 8000
 }
