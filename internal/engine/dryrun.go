@@ -75,8 +75,8 @@ func (s *ratedShard[S, C]) place(h keytable.Hash, now keytable.Instant) (Place, 
 	if state == nil {
 		place = Shared
 		state, now = shard.Owed(now)
-	} else if state.chain != 0 {
-		open = s.Algorithm.receipts.get().count(state.chain, h)
+	} else if state.tag.chain() != 0 {
+		open = s.Algorithm.receipts.get().count(state.tag.chain(), h)
 	}
 	if p := s.Algorithm.base; p.holds != nil {
 		open = p.holds.count(&state.state, now)
@@ -128,7 +128,7 @@ func (ps *ratePlans[S, C]) dryRun(
 		if own = shard.HasRoom(seen); own {
 			*charged = *ps.newcomer(shard, p, seen)
 			v, delay, _ = ps.charge(charged, h, p, seen, n, Take, 0)
-			charged.setPlan(p.id)
+			charged.tag = charged.tag.withPlan(p.id)
 		} else {
 			v, delay = ps.stepShared(shard, charged, p, seen, n, true)
 		}
@@ -169,5 +169,5 @@ func (ps *ratePlans[S, C]) copyOf(s *ratedState[S]) *ratedState[S] {
 	if p == nil {
 		return new(ratedState[S])
 	}
-	return &ratedState[S]{state: p.config.Clone(&s.state), plan: s.plan &^ withReceipts, slow: s.slow}
+	return &ratedState[S]{state: p.config.Clone(&s.state), tag: s.tag.withoutChain()}
 }

@@ -7,19 +7,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// withReceipts is a bit in the field plan of a ratedState. It is set while the key may have receipts
-// (charges that can be given back). The fast path of a decision does not update receipts, and is
-// taken only if the field plan equals the id of a plan. So while the bit is set, the fast path is
-// not taken.
-const withReceipts = 1 << 31
-
-// setPlan records in the state s that it was last written at the plan (rate) with this id. The two
-// flags in the same field (planBits) stay as they are.
-func (s *ratedState[S]) setPlan(id uint32) { s.plan = id | s.plan&planBits }
-
 // forgetReceipts removes the link from the state s to its receipts. The units of these receipts stay
 // charged.
-func (s *ratedState[S]) forgetReceipts() { s.chain, s.plan = 0, s.plan&^withReceipts }
+func (s *ratedState[S]) forgetReceipts() { s.tag = s.tag.withoutChain() }
 
 // debt returns what the key with state s owes at the instant now at the rate of plan (rate) p, or zero
 // if the algorithm counts in windows.
@@ -34,7 +24,7 @@ func (ps *ratePlans[S, C]) debt(s *ratedState[S], p *ratePlan[S, C], now keytabl
 // the key. For each receipt of the key, the lowest debt since its charge must be known, see layer. So
 // the caller calls lower each time before it changes the debt.
 func (ps *ratePlans[S, C]) lower(s *ratedState[S], h keytable.Hash, debt exact.Level) {
-	if s.chain != 0 && !ps.receipts.get().lower(s.chain, h, debt) {
+	if s.tag.chain() != 0 && !ps.receipts.get().lower(s.tag.chain(), h, debt) {
 		s.forgetReceipts()
 	}
 }
@@ -46,7 +36,7 @@ func (ps *ratePlans[S, C]) lower(s *ratedState[S], h keytable.Hash, debt exact.L
 func (ps *ratePlans[S, C]) charge(
 	s *ratedState[S], h keytable.Hash, p *ratePlan[S, C], now keytable.Instant, n int64, do Intent, until keytable.Instant,
 ) (v Verdict, delay time.Duration, id Receipt) {
-	if s.chain == 0 && do == Take || p.holds != nil {
+	if s.tag.chain() == 0 && do == Take || p.holds != nil {
 		v, delay = p.config.Step(&s.state, p.config, now, n, true)
 		return v, delay, p.held(&s.state, v.Granted())
 	}
@@ -62,10 +52,11 @@ func (ps *ratePlans[S, C]) charge(
 		if p.ages != nil {
 			e.portion = p.ages.Portion(&s.state)
 		}
-		id = ps.receipts.get().issue(&s.chain, h, &e, ps.debt(s, p, 0), p.arithmetic(), now)
-		s.plan |= withReceipts
-	case s.chain != 0:
-		ps.receipts.get().follow(s.chain, h, at)
+		var link uint32
+		id, link = ps.receipts.get().issue(s.tag.chain(), h, &e, ps.debt(s, p, 0), p.arithmetic(), now)
+		s.tag = s.tag.withChain(link)
+	case s.tag.chain() != 0:
+		ps.receipts.get().follow(s.tag.chain(), h, at)
 	}
 	return v, delay, id
 }
@@ -91,7 +82,7 @@ func (k *ratedKeys[S, C]) Hold(
 	}
 	ps := shard.Algorithm
 	p, until := ps.ofTier(tier), now.Add(term)
-	if state != nil && state.plan&^withReceipts == p.id {
+	if state != nil && state.tag.withoutChain() == p.id {
 		v, delay, id = ps.charge(state, h, p, now, n, Hold, until)
 	} else if v, delay, id = ps.step(shard, state, h, p, now, n, Hold); id != 0 {
 		k.SetTerm(id, until, now)
@@ -153,7 +144,7 @@ func (ps *ratePlans[S, C]) exceed(
 		p := ps.planOf(s)
 		if p == nil || p.holds == nil && ps.Idle(s, now) {
 			p, _ = ps.pick(want)
-			*s = ratedState[S]{plan: p.id}
+			*s = ratedState[S]{tag: p.id}
 		} else if p.ages != nil && p.ages.Unused(&s.state, now) {
 			from := p
 			if p, _ = ps.pick(want); !p.equals(from) {
@@ -162,8 +153,8 @@ func (ps *ratePlans[S, C]) exceed(
 		}
 		ps.lower(s, h, ps.debt(s, p, now))
 		p.config.Exceed(&s.state, now, n)
-		if s.chain != 0 {
-			ps.receipts.get().follow(s.chain, h, p.config.Charged(&s.state))
+		if s.tag.chain() != 0 {
+			ps.receipts.get().follow(s.tag.chain(), h, p.config.Charged(&s.state))
 		}
 		return p.held(&s.state, true)
 	}
@@ -171,7 +162,7 @@ func (ps *ratePlans[S, C]) exceed(
 	owed, now := shard.Owed(now)
 	state := ps.newcomer(shard, p, now)
 	p.config.Exceed(&state.state, now, n)
-	state.setPlan(p.id)
+	state.tag = state.tag.withPlan(p.id)
 	if shard.Insert(h, state, now) {
 		return p.held(&state.state, true)
 	}
@@ -188,7 +179,7 @@ func (ps *ratePlans[S, C]) exceed(
 func (ps *ratePlans[S, C]) resize(s *ratedState[S], h keytable.Hash, from, to *ratePlan[S, C]) {
 	d := to.debts
 	switch {
-	case s.chain == 0:
+	case s.tag.chain() == 0:
 		to.config.Resize(&s.state, from.config, false)
 		return
 	case d == nil: // the algorithm counts in windows: if their length changes, nothing more can be given back
@@ -197,7 +188,7 @@ func (ps *ratePlans[S, C]) resize(s *ratedState[S], h keytable.Hash, from, to *r
 		}
 		return
 	}
-	ps.receipts.get().rescale(s.chain, h, to.arithmetic(), from.arithmetic())
+	ps.receipts.get().rescale(s.tag.chain(), h, to.arithmetic(), from.arithmetic())
 	ps.lower(s, h, d.Debt(&s.state, 0))
 	if to.config.Resize(&s.state, from.config, false) {
 		// A part of the debt was dropped, and it is not known which receipt it belonged to. So
@@ -211,8 +202,8 @@ func (ps *ratePlans[S, C]) resize(s *ratedState[S], h keytable.Hash, from, to *r
 // nil if the key has none. The result is the number of units that were given back.
 func (ps *ratePlans[S, C]) settle(s *ratedState[S], h keytable.Hash, id Receipt, actual int64, now keytable.Instant) int64 {
 	p, link := ps.base, uint32(0)
-	if s != nil && s.chain != 0 {
-		p, link = ps.planOf(s), s.chain
+	if s != nil && s.tag.chain() != 0 {
+		p, link = ps.planOf(s), s.tag.chain()
 	}
 	back, found, last := ps.receipts.get().settle(link, h, id, actual, now)
 	if !found {

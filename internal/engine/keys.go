@@ -202,7 +202,7 @@ type ratedKeys[S any, C Algorithm[S, C]] struct {
 func NewKeys[S any, C Algorithm[S, C]](
 	t *Timeline, r Rates, maxKeys int, configure func(Rate, *Warmup) (C, error), refusals *Refusals,
 ) (Keys, error) {
-	k := &ratedKeys[S, C]{time: t, configure: configure, refusals: refusals, receipts: lazyReceipts{max: maxKeys}}
+	k := &ratedKeys[S, C]{time: t, configure: configure, refusals: refusals, receipts: lazyReceipts{max: min(maxKeys, maxChains/2)}}
 	ps, err := newRatePlans[S](r, configure, refusals, &k.receipts)
 	if err != nil {
 		return nil, err
@@ -236,7 +236,7 @@ func (k *ratedKeys[S, C]) Decide(
 	}
 	ps := shard.Algorithm
 	p := ps.ofTier(tier)
-	if state != nil && state.plan == p.id {
+	if state != nil && state.tag == p.id {
 		v, delay = p.config.Step(&state.state, p.config, now, n, true)
 	} else {
 		v, delay, _ = ps.step(shard, state, h, p, now, n, Take)
@@ -326,7 +326,7 @@ func (k *ratedKeys[S, C]) Remember(h keytable.Hash, want Wanted, remaining int64
 			back.Debt = back.Paid
 		}
 		p.config.GiveBack(&s.state, back)
-		if s.plan = p.id; !ages.Age(&s.state, known, rest, now) {
+		if s.tag = p.id; !ages.Age(&s.state, known, rest, now) {
 			*s = ratedState[S]{}
 		}
 	}
@@ -338,12 +338,12 @@ func (k *ratedKeys[S, C]) Remember(h keytable.Hash, want Wanted, remaining int64
 			back := b.Minus(p.debts.Debt(&s.state, now), room)
 			p.config.GiveBack(&s.state, Returned{At: now, Debt: back, Paid: back, Last: true})
 		}
-		s.plan = p.id
+		s.tag = p.id
 	}
 	switch {
 	case state != nil:
 		*state = *s
-	case s.plan != 0:
+	case s.tag != 0:
 		shard.Offer(h, s, now)
 	}
 }

@@ -67,7 +67,8 @@ func TestLayersAsAModel(t *testing.T) {
 				e := receipt{n: 1 + rnd.Int64N(4), portion: Portion{Units: 7, Of: 7 + rnd.Int64N(7)}}
 				k.debt = m.b.Plus(k.debt, m.b.Cost(e.portion, e.n))
 				charged := e
-				id := r.issue(&k.link, k.hash, &e, k.debt, &m.b, 0)
+				var id Receipt
+				id, k.link = r.issue(k.link, k.hash, &e, k.debt, &m.b, 0)
 				m.ids, m.lows, m.cost = append(m.ids, id), append(m.lows, k.debt), append(m.cost, charged)
 			case act < 7:
 				k.debt = m.b.Minus(k.debt, exact.Level{Whole: rnd.Int64N(1 + 3*rnd.Int64N(4)), Frac: rnd.Int64N(m.b.Unit)})
@@ -135,7 +136,7 @@ func TestLayersStayShallow(t *testing.T) {
 		r, h, link, b := &receipts{max: most}, keytable.HashOf("a"), uint32(0), exact.Bucket{Unit: 1}
 		ids := make([]Receipt, most)
 		for i := range ids {
-			ids[i] = r.issue(&link, h, &receipt{n: 2, portion: Portion{Units: 1, Of: 1}}, exact.Level{Whole: int64(2*i + 2)}, &b, 0)
+			ids[i], link = r.issue(link, h, &receipt{n: 2, portion: Portion{Units: 1, Of: 1}}, exact.Level{Whole: int64(2*i + 2)}, &b, 0)
 		}
 		c, longest := &r.chains[link], 0
 		for i := range ids {

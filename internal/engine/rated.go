@@ -9,9 +9,7 @@ import (
 // A ratedState is the state of one key of a rule.
 type ratedState[S any] struct {
 	state S
-	plan  uint32 // id of the plan (rate) at which the state was last written, and two flags, see planBits; 0 if it was never written
-	chain uint32 // index of the chain (list) of the key's receipts; 0 if the key has no receipts
-	slow  uint32 // id of the slowest plan at which the key was charged since it was new, if the bit twoRates is set
+	tag   tag // the plans (rates) of the key, and its receipts
 }
 
 // A tableShard is a shard of the table of a rule's keys.
@@ -29,7 +27,7 @@ func (s *ratedShard[S, C]) step(h keytable.Hash, want Wanted, now keytable.Insta
 	shard := (*tableShard[S, C])(s)
 	state := shard.Find(h)
 	switch {
-	case state != nil && state.plan == p.id && do < Hold:
+	case state != nil && state.tag == p.id && do < Hold:
 		v, delay := p.config.Step(&state.state, p.config, now, n, do == Take)
 		return v, delay, 0
 	case do == DryRun:
@@ -44,7 +42,7 @@ func (s *ratedShard[S, C]) chargeAndUnlock(
 ) (v Verdict, delay time.Duration, id Receipt) {
 	shard, ps := (*tableShard[S, C])(s), s.Algorithm
 	p, state := ps.ofTier(tier), shard.Find(h)
-	if state != nil && state.plan == p.id && do == Take {
+	if state != nil && state.tag == p.id && do == Take {
 		v, delay = p.config.Step(&state.state, p.config, now, n, true)
 	} else {
 		v, delay, id = ps.step(shard, state, h, p, now, n, do)
@@ -64,12 +62,17 @@ func (s *ratedShard[S, C]) finish(now keytable.Instant, t keytable.Tally) {
 	(*tableShard[S, C])(s).Finish(now, t)
 }
 
-// planOf returns the plan (rate) at which the state s was last written, or nil if s was never written.
-func (ps *ratePlans[S, C]) planOf(s *ratedState[S]) *ratePlan[S, C] {
-	if s.plan == 0 {
+// withID returns the plan with the given id, or nil if the id is 0.
+func (ps *ratePlans[S, C]) withID(id tag) *ratePlan[S, C] {
+	if id == 0 {
 		return nil
 	}
-	return (*ps.byID.Load())[s.plan&^planBits-1]
+	return (*ps.byID.Load())[id-1]
+}
+
+// planOf returns the plan (rate) at which the state s was last written, or nil if s was never written.
+func (ps *ratePlans[S, C]) planOf(s *ratedState[S]) *ratePlan[S, C] {
+	return ps.withID(s.tag.plan())
 }
 
 // step decides on n units at the plan (rate) p for the key with hash h. The parameter s is the state of
@@ -94,7 +97,7 @@ func (ps *ratePlans[S, C]) step(
 	}
 	renewed := ps.renewed(s, p, now)
 	if v, delay, id = ps.charge(s, h, p, now, n, do, 0); v.RetryAfter == 0 {
-		s.setPlan(p.id)
+		s.tag = s.tag.withPlan(p.id)
 		if renewed {
 			keepSlowest(s, p, p)
 		}
@@ -113,12 +116,12 @@ func (ps *ratePlans[S, C]) stepChanged(
 	case learns && do == Look:
 		s = before
 		s.forgetReceipts()
-	case !learns && (do < Take || s.chain != 0): // decide with a copy first, because a conversion of receipts cannot be undone
+	case !learns && (do < Take || s.tag.chain() != 0): // decide with a copy first, because a conversion of receipts cannot be undone
 		if v, delay = ps.stepCopy(before, s, from, p, now, n); do < Take || v.RetryAfter != 0 {
 			return v, delay, 0
 		}
 	}
-	ahead := !learns && s.chain == 0
+	ahead := !learns && s.tag.chain() == 0
 	slow := ps.convert(s, h, from, p, now, ahead)
 	if do < Take {
 		v, delay = p.config.Step(&s.state, p.config, now, n, false)
@@ -264,7 +267,7 @@ func (ps *ratePlans[S, C]) admit(
 ) (v Verdict, delay time.Duration, id Receipt) {
 	state := ps.newcomer(shard, p, seen)
 	v, delay, id = ps.charge(state, h, p, seen, n, do, 0)
-	state.setPlan(p.id)
+	state.tag = state.tag.withPlan(p.id)
 	if shard.Insert(h, state, seen) {
 		return v, delay, id
 	}
@@ -295,14 +298,14 @@ func (ps *ratePlans[S, C]) share(owed *ratedState[S], p *ratePlan[S, C], now key
 	from := ps.planOf(owed)
 	switch {
 	case from == nil:
-		owed.plan = p.id
+		owed.tag = p.id
 	case from.equals(p):
 	case from.config.Idle(&owed.state, now):
 		p.config.Carry(&owed.state, from.config, now)
-		owed.plan = p.id
+		owed.tag = p.id
 	case p.config.Slower(from.config):
 		p.config.Carry(&owed.state, from.config, 0)
-		owed.plan = p.id
+		owed.tag = p.id
 	}
 }
 
@@ -315,7 +318,7 @@ func (ps *ratePlans[S, C]) stepShared(
 	ps.share(s, p, now)
 	v, delay = p.config.Step(&s.state, ps.planOf(s).config, now, n, charge)
 	v.Left = max(v.Left, 0) // the keys that share the debt may owe more than the burst of this key
-	if from := ps.planOf(owed); from != nil && from.id != s.plan && v.RetryAfter != 0 && ps.fits(s, p, now, n) {
+	if from := ps.planOf(owed); from != nil && from.id != s.tag && v.RetryAfter != 0 && ps.fits(s, p, now, n) {
 		// v was computed with the rate of this key, which is slower than the rate of the keys that share
 		// the debt. A denied key does not share the debt, so the debt still drains at the faster rate.
 		// When the debt is zero, this key counts as unused, and its request is granted. So the request
@@ -344,7 +347,7 @@ func (ps *ratePlans[S, C]) fits(s *ratedState[S], p *ratePlan[S, C], now keytabl
 // Inherit returns the first state of a key that has shared the debt s and gets a slot of its own.
 func (ps *ratePlans[S, C]) Inherit(s *ratedState[S], now keytable.Instant) ratedState[S] {
 	if p := ps.planOf(s); p != nil {
-		return ratedState[S]{state: p.config.Inherit(&s.state, now), plan: s.plan} // of a shared debt, the plan has no bits
+		return ratedState[S]{state: p.config.Inherit(&s.state, now), tag: s.tag} // of a shared debt, the tag has only a plan
 	}
 	return ratedState[S]{}
 }
@@ -353,8 +356,8 @@ func (ps *ratePlans[S, C]) Inherit(s *ratedState[S], now keytable.Instant) rated
 // in the parameter old to the new plan that replaces it. The new plan of the rule itself replaces its old
 // plan. The new plan of a tier replaces the old plan of this tier; if the tier is gone, the new plan of the
 // rule replaces it. The map has no entry for the rates that requests have asked for: they stay as they are.
-func (ps *ratePlans[S, C]) successors(old *ratePlans[S, C]) map[uint32]*ratePlan[S, C] {
-	became := make(map[uint32]*ratePlan[S, C], 1+len(old.tiers))
+func (ps *ratePlans[S, C]) successors(old *ratePlans[S, C]) map[tag]*ratePlan[S, C] {
+	became := make(map[tag]*ratePlan[S, C], 1+len(old.tiers))
 	became[old.base.id] = ps.base
 	for tier, from := range old.tiers {
 		became[from.id] = ps.ofTier(tier)
@@ -364,12 +367,12 @@ func (ps *ratePlans[S, C]) successors(old *ratePlans[S, C]) map[uint32]*ratePlan
 
 // successor returns the plan that replaces the old plan (from) after a change of the rates of a rule. The
 // parameter successors is the map that the method successors has returned.
-func (ps *ratePlans[S, C]) successor(from *ratePlan[S, C], successors map[uint32]*ratePlan[S, C]) *ratePlan[S, C] {
+func (ps *ratePlans[S, C]) successor(from *ratePlan[S, C], successors map[tag]*ratePlan[S, C]) *ratePlan[S, C] {
 	if to := successors[from.id]; to != nil {
 		return to
 	}
 	to, err := ps.find(from.rate, true)
-	if err != nil { // the rule cannot use the old rate any more, because its windows now have another length
+	if err != nil { // the rule's windows now have another length, or it has no ids left
 		return ps.base
 	}
 	return to
@@ -385,7 +388,7 @@ func (ps *ratePlans[S, C]) successor(from *ratePlan[S, C], successors map[uint32
 //	written at a plan        any                      its successor, see the method successor
 //	shared by several keys   several                  the slowest plan that one of the keys may have
 func (ps *ratePlans[S, C]) retag(
-	h keytable.Hash, s *ratedState[S], old *ratePlans[S, C], successors map[uint32]*ratePlan[S, C], now keytable.Instant, shared bool,
+	h keytable.Hash, s *ratedState[S], old *ratePlans[S, C], successors map[tag]*ratePlan[S, C], now keytable.Instant, shared bool,
 ) {
 	oneRate := ps.hasOneRate() && old.hasOneRate()
 	from := old.planOf(s)

@@ -64,8 +64,8 @@ type Wanted struct {
 // equal: a change of the rule may change one of them and leave the others. A rate that a request asks for
 // has a plan of its own too, which stays the same when the rule changes.
 type ratePlan[S, C any] struct {
-	id     uint32 // 1 for the first plan of the rule, and so on
-	rate   Rate   // the rate of the plan; for a bucket without a Warmup, in lowest terms, see Rate.reduced
+	id     tag  // 1 for the first plan of the rule, and so on
+	rate   Rate // the rate of the plan; for a bucket without a Warmup, in lowest terms, see Rate.reduced
 	config C
 	debts  Debtor[S] // the field config, if it computes with debts of keys; nil if the algorithm counts in windows, so that keys have no debt
 	ages   aging[S]  // the field config as an algorithm whose new keys have a lower limit; nil if the rule has no Warmup
@@ -73,7 +73,7 @@ type ratePlan[S, C any] struct {
 }
 
 // newRatePlan returns the plan for the given rate, whose configuration is config.
-func newRatePlan[S any, C Algorithm[S, C]](id uint32, rate Rate, config C) *ratePlan[S, C] {
+func newRatePlan[S any, C Algorithm[S, C]](id tag, rate Rate, config C) *ratePlan[S, C] {
 	p := &ratePlan[S, C]{id: id, rate: rate, config: config}
 	if d, ok := any(config).(Debtor[S]); ok && d.Arithmetic() != nil {
 		p.debts = d
@@ -213,7 +213,7 @@ func (ps *ratePlans[S, C]) ownPlan(rate Rate) (*ratePlan[S, C], error) {
 // plans are not in use yet.
 func (ps *ratePlans[S, C]) addPlan(rate Rate, config C) *ratePlan[S, C] {
 	byID := *ps.byID.Load()
-	p := newRatePlan[S](uint32(len(byID)+1), rate, config)
+	p := newRatePlan[S](tag(len(byID)+1), rate, config)
 	byID = append(byID, p)
 	ps.byID.Store(&byID)
 	return p
@@ -224,7 +224,7 @@ func (ps *ratePlans[S, C]) addPlan(rate Rate, config C) *ratePlan[S, C] {
 func (ps *ratePlans[S, C]) planFor(rate Rate) (*ratePlan[S, C], error) { return ps.find(rate, false) }
 
 // find does what planFor does. The parameter used says that a key uses the rate already: find then adds its
-// plan even if there are too many plans.
+// plan even if requests have asked for too many rates, as long as there is an id for it.
 func (ps *ratePlans[S, C]) find(rate Rate, used bool) (*ratePlan[S, C], error) {
 	if p := ps.knownPlan(rate); p != nil {
 		return p, nil
@@ -237,8 +237,8 @@ func (ps *ratePlans[S, C]) find(rate Rate, used bool) (*ratePlan[S, C], error) {
 	defer ps.mu.Unlock()
 	p := ps.knownPlan(same)
 	switch {
-	case used:
-	case p == nil && ps.askedLocked() >= ps.most, ps.count >= 2*ps.most:
+	case used && (p != nil || len(*ps.byID.Load()) < maxIDs):
+	case used, p == nil && ps.askedLocked() >= ps.most, ps.count >= 2*ps.most:
 		return nil, ps.refusals.TooMany(rate)
 	default:
 		ps.since++

@@ -137,18 +137,19 @@ func (r *receipts) chainOf(h keytable.Hash, index uint32) *chain {
 // issue adds the receipt e for the latest charge of the key with hash h, and returns its number. The
 // parameter debt is what the key owes after this charge, and b is the bucket that computes with debts; b
 // is nil if the algorithm counts in windows. If e.until is not 0, the units can be given back only up to
-// that instant. The parameter link points to the index of the key's chain, which the state of the key
-// stores. If the key has no chain yet, issue makes a chain and stores its index there.
+// that instant. The parameter link is the index of the key's chain, as it is stored in the key's state. If
+// the key has no chain any more, issue makes one. The second result is the index of the chain, which the
+// caller must store.
 func (r *receipts) issue(
-	link *uint32, h keytable.Hash, e *receipt, debt exact.Level, b *exact.Bucket, now keytable.Instant,
-) Receipt {
+	link uint32, h keytable.Hash, e *receipt, debt exact.Level, b *exact.Bucket, now keytable.Instant,
+) (Receipt, uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i := reuse(&r.all, &r.free, func(e *receipt) uint32 { return e.prev })
-	c := r.chainOf(h, *link)
+	c := r.chainOf(h, link)
 	if c == nil {
-		*link = reuse(&r.chains, &r.freeChain, func(c *chain) uint32 { return c.oldest })
-		c = &r.chains[*link]
+		link = reuse(&r.chains, &r.freeChain, func(c *chain) uint32 { return c.oldest })
+		c = &r.chains[link]
 		*c = chain{key: h, oldest: i}
 		if b != nil {
 			c.unit = b.Unit
@@ -160,7 +161,7 @@ func (r *receipts) issue(
 	r.issued++
 	r.open++
 	c.open++
-	e.id, e.chain, e.prev = Receipt(r.issued)<<32|Receipt(i), *link, c.newest
+	e.id, e.chain, e.prev = Receipt(r.issued)<<32|Receipt(i), link, c.newest
 	r.all[i] = *e
 	if c.newest != 0 {
 		r.all[c.newest].next = i
@@ -169,7 +170,7 @@ func (r *receipts) issue(
 	if e.until != 0 {
 		r.setTermLocked(&r.all[i], e.until, now)
 	}
-	return e.id
+	return e.id, link
 }
 
 // reuse returns the index of an unused entry of the slice all. The unused entries form a list: the

@@ -225,7 +225,7 @@ func (f *ratedFuture[S, C]) step(s *ratedState[S], want Wanted, at keytable.Inst
 	}
 	v, delay := p.config.Step(&s.state, p.config, at, n, charge)
 	if charge && v.RetryAfter == 0 {
-		s.setPlan(p.id)
+		s.tag = s.tag.withPlan(p.id)
 		if renewed {
 			keepSlowest(s, p, p)
 		}

@@ -23,22 +23,13 @@ import (
 //     most Burst + T·Requests/Per. The grants at s and at faster rates have been earned back at the rates at
 //     which they were made.
 
-// twoRates is a bit in the field plan of a ratedState. It is set while the key was charged at a slower rate
-// than that of its plan since it was new. The field slow of the state is then the id of the slowest plan. As
-// with the bit withReceipts, the fast path is not taken while the bit is set.
-const twoRates = 1 << 30
-
-// planBits are the two flags in the field plan of a ratedState. The other bits of this field are the id of
-// the plan.
-const planBits = withReceipts | twoRates
-
 // slowestOf returns the plan with the slowest rate at which the key with the state s was charged since it was
 // new. The plan (rate) p is the one at which s was last written.
 func (ps *ratePlans[S, C]) slowestOf(s *ratedState[S], p *ratePlan[S, C]) *ratePlan[S, C] {
-	if s.plan&twoRates == 0 {
-		return p
+	if slow := ps.withID(s.tag.slow()); slow != nil {
+		return slow
 	}
-	return (*ps.byID.Load())[s.slow-1]
+	return p
 }
 
 // slowestAfter is called before the state s of a key is converted from one plan (rate) to another. The parameter
@@ -54,24 +45,21 @@ func (ps *ratePlans[S, C]) slowestAfter(s *ratedState[S], from, p *ratePlan[S, C
 // keepSlowest gives the state s the plan (rate) p, and records in s that the plan slow is the slowest at which
 // the key was charged since it was new.
 func keepSlowest[S, C any](s *ratedState[S], p, slow *ratePlan[S, C]) {
-	s.plan, s.slow = p.id|s.plan&withReceipts, 0
-	if slow != p {
-		s.plan, s.slow = s.plan|twoRates, slow.id
-	}
+	s.tag = s.tag.withPlans(p.id, slow.id)
 }
 
 // renewed reports whether a charge at the instant now ends the time in which the key with the state s, which has the
 // plan (rate) p, has a slowest rate: whether the key counts as new before the charge.
 func (ps *ratePlans[S, C]) renewed(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) bool {
-	return s.plan&twoRates != 0 && ps.isNew(s, p, now)
+	return s.tag.slow() != 0 && ps.isNew(s, p, now)
 }
 
 // moveTo moves the state s of a key to another plan (rate), the parameter to. The plan is one of ps, which replace the
 // plans in the parameter old. The parameter successors is the map that the method successors has returned.
-func (ps *ratePlans[S, C]) moveTo(s *ratedState[S], to *ratePlan[S, C], old *ratePlans[S, C], successors map[uint32]*ratePlan[S, C]) {
+func (ps *ratePlans[S, C]) moveTo(s *ratedState[S], to *ratePlan[S, C], old *ratePlans[S, C], successors map[tag]*ratePlan[S, C]) {
 	slow := to
-	if s.plan&twoRates != 0 {
-		if was := ps.successor((*old.byID.Load())[s.slow-1], successors); was.config.Slower(to.config) {
+	if from := old.withID(s.tag.slow()); from != nil {
+		if was := ps.successor(from, successors); was.config.Slower(to.config) {
 			slow = was
 		}
 	}
@@ -93,7 +81,7 @@ func (ps *ratePlans[S, C]) Idle(s *ratedState[S], now keytable.Instant) bool {
 // idle does what Idle does, for a state s that has the plan (rate) p.
 func (ps *ratePlans[S, C]) idle(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) bool {
 	idle := p.config.Idle(&s.state, now)
-	if !idle || s.plan&twoRates == 0 {
+	if !idle || s.tag.slow() == 0 {
 		return idle
 	}
 	slow, was := ps.slowestOf(s, p), s.state

@@ -134,8 +134,8 @@ var receiptMutants = []mutant{
 	},
 	{
 		name: "the short way does not see receipts", file: "internal/engine/held.go",
-		old: "s.plan |= withReceipts",
-		new: "_ = withReceipts",
+		old: "s.tag = s.tag.withChain(link)",
+		new: "_ = link",
 		by:  "^TestPropertiesOfReceipts$/TokenBucket", why: "a charge by one rule alone lowers the debt too",
 	},
 	{

@@ -147,7 +147,7 @@ var reserveMutants = []mutant{
 	},
 	{
 		name: "units beyond do not hold their place", file: "internal/engine/held.go",
-		old: "ps.receipts.get().follow(s.chain, h, p.config.Charged(&s.state))",
+		old: "ps.receipts.get().follow(s.tag.chain(), h, p.config.Charged(&s.state))",
 		new: "_ = h",
 		by:  "^TestBeyondTheLimitKeepsItsPlace$", why: "who was told a Delay keeps it, and so do they",
 	},

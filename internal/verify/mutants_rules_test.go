@@ -124,13 +124,13 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "a key at another rate is stepped at that", file: "internal/engine/keys.go",
-		old: "if state != nil && state.plan == p.id {",
+		old: "if state != nil && state.tag == p.id {",
 		new: "if state != nil {",
 		by:  "^TestPropertiesOfChangingTiers$", why: "what is owed is measured in other parts of a token",
 	},
 	{
 		name: "a key at another rate is stepped at that, among several rules", file: "internal/engine/rated.go",
-		old: "case state != nil && state.plan == p.id && do < Hold:",
+		old: "case state != nil && state.tag == p.id && do < Hold:",
 		new: "case state != nil && do < Hold:",
 		by:  "^TestPropertiesOf(Rules|ChangingTiers|Changes)$", why: "what is owed is measured in other parts of a token",
 	},
@@ -236,7 +236,7 @@ var ratesMutants = []mutant{
 	},
 	{
 		name: "a denial converts receipts", file: "internal/engine/rated.go",
-		old: "(do < Take || s.chain != 0):",
+		old: "(do < Take || s.tag.chain() != 0):",
 		new: "(do < Take):",
 		by:  "^TestDenialsAndLooksChangeNothing$", why: "a denial changes nothing that can be given back",
 	},
@@ -350,14 +350,14 @@ var ratesMutants = []mutant{
 	},
 	{
 		name: "a charge at a tier of the same rate leaves the key at its tier", file: "internal/engine/rated.go",
-		old: "now, n, do, 0); v.RetryAfter == 0 {\n\t\ts.setPlan(p.id)",
-		new: "now, n, do, 0); v.RetryAfter == 0 && ps.planOf(s) == nil {\n\t\ts.setPlan(p.id)",
+		old: "now, n, do, 0); v.RetryAfter == 0 {\n\t\ts.tag = s.tag.withPlan(p.id)",
+		new: "now, n, do, 0); v.RetryAfter == 0 && ps.planOf(s) == nil {\n\t\ts.tag = s.tag.withPlan(p.id)",
 		by:  "^TestPropertiesOfChangedTiers$", why: "the key changes with the tier by which it was last charged",
 	},
 	{
 		name: "a denial at a tier of the same rate moves the key", file: "internal/engine/rated.go",
-		old: "now, n, do, 0); v.RetryAfter == 0 {\n\t\ts.setPlan(p.id)",
-		new: "now, n, do, 0); s != nil {\n\t\ts.setPlan(p.id)",
+		old: "now, n, do, 0); v.RetryAfter == 0 {\n\t\ts.tag = s.tag.withPlan(p.id)",
+		new: "now, n, do, 0); s != nil {\n\t\ts.tag = s.tag.withPlan(p.id)",
 		by:  "^TestPropertiesOfChangedTiers$", why: "a denial changes nothing",
 	},
 	{
@@ -380,8 +380,8 @@ var ratesMutants = []mutant{
 	},
 	{
 		name: "one rate too many", file: "internal/engine/rates.go",
-		old: "case p == nil && ps.askedLocked() >= ps.most,",
-		new: "case p == nil && ps.askedLocked() > ps.most,",
+		old: "case used, p == nil && ps.askedLocked() >= ps.most,",
+		new: "case used, p == nil && ps.askedLocked() > ps.most,",
 		by:  "^TestTooManyResolvedRates$", why: "the bound on rates is exact",
 	},
 	{

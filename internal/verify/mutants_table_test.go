@@ -64,13 +64,13 @@ var tableMutants = []mutant{
 	},
 	{
 		name: "eviction by the last rate of a key", file: "internal/engine/tworates.go",
-		old: "if !idle || s.plan&twoRates == 0 {",
+		old: "if !idle || s.tag.slow() == 0 {",
 		new: "if true {",
 		by:  "^TestSlowerRateKeepsKey$", why: "at its slower rate, the key still owes units",
 	},
 	{
 		name: "a key has two rates for ever", file: "internal/engine/tworates.go",
-		old: "return s.plan&twoRates != 0 && ps.isNew(s, p, now)",
+		old: "return s.tag.slow() != 0 && ps.isNew(s, p, now)",
 		new: "return false",
 		by:  "^TestNewKeyHasOneRate$", why: "once the key is new, the slower rate counts no more",
 	},
@@ -88,9 +88,9 @@ var tableMutants = []mutant{
 	},
 	{
 		name: "a denial ends the slowest rate of a new key", file: "internal/engine/rated.go",
-		old: "\tif v, delay, id = ps.charge(s, h, p, now, n, do, 0); v.RetryAfter == 0 {\n\t\ts.setPlan(p.id)\n\t\tif renewed {\n",
+		old: "\tif v, delay, id = ps.charge(s, h, p, now, n, do, 0); v.RetryAfter == 0 {\n\t\ts.tag = s.tag.withPlan(p.id)\n\t\tif renewed {\n",
 		new: "\tif renewed {\n\t\tkeepSlowest(s, p, p)\n\t}\n" +
-			"\tif v, delay, id = ps.charge(s, h, p, now, n, do, 0); v.RetryAfter == 0 {\n\t\ts.setPlan(p.id)\n\t\tif renewed {\n",
+			"\tif v, delay, id = ps.charge(s, h, p, now, n, do, 0); v.RetryAfter == 0 {\n\t\ts.tag = s.tag.withPlan(p.id)\n\t\tif renewed {\n",
 		by: "^TestDenialsAndLooksChangeNothing$", why: "if the clock steps back, the key owes something at this rate again",
 	},
 	{

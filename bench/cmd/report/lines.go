@@ -216,6 +216,7 @@ func tableLines(s sizes) []line {
 		allocations("Allocations for a known key, every algorithm, allowed and denied"),
 		bytesPerKey("Bytes per key, all in, "+many+" keys of 24 bytes, TokenBucket", s.many).
 			titled("Memory for each of " + many + " keys, in bytes"),
+		bytesPerKeyOfARule("Bytes per key of a rule, "+many+" keys of 24 bytes, TokenBucket", s.many),
 		collection("Extra time of a forced collection, "+most+" keys held", s.most).
 			titled("Extra time of a garbage collection, " + most + " keys held"),
 		slowestGrowing("Slowest single Allow while growing to "+most+" keys", s.most),

@@ -69,31 +69,53 @@ func allocs(s bench.Spec, w bench.Workload) (float64, error) {
 }
 
 // bytesPerKey returns a line of the report for the bytes per key that a token bucket and each peer
-// (limiter of another module) use when they hold the given number of keys. Each key has used its
-// quota, and needs days until the quota is free again. So no limiter can drop a key.
+// (limiter of another module) use when they hold the given number of keys.
 func bytesPerKey(work string, count int) line {
-	return line{work: work, read: func(l *lab) (reading, error) {
-		var mine float64
+	return line{work: work, read: func(*lab) (reading, error) {
+		mine, err := bytesOf("tokenbucket", count)
+		if err != nil {
+			return reading{}, err
+		}
 		var peers []string
 		for _, s := range bench.Specs() {
-			if s.Name != "tokenbucket" && s.Kind != bench.Peer {
+			if s.Kind != bench.Peer {
 				continue
 			}
-			before := heap()
-			subject, err := filled(s, count)
+			each, err := bytesOf(s.Name, count)
 			if err != nil {
 				return reading{}, err
 			}
-			each := float64(heap()-before) / float64(count)
-			runtime.KeepAlive(subject)
-			if s.Name == "tokenbucket" {
-				mine = each
-			} else {
-				peers = append(peers, fmt.Sprintf("%s %.0f", s.Name, each))
-			}
+			peers = append(peers, fmt.Sprintf("%s %.0f", s.Name, each))
 		}
 		return reading{value: mine, measured: fmt.Sprintf("%.1f; %s", mine, strings.Join(peers, ", "))}, nil
 	}}
+}
+
+// bytesPerKeyOfARule returns a line of the report for the bytes per key that a rule with a token bucket
+// uses when it holds the given number of keys.
+func bytesPerKeyOfARule(work string, count int) line {
+	return line{work: work, read: func(*lab) (reading, error) {
+		each, err := bytesOf("rules-user", count)
+		return reading{value: each, measured: fmt.Sprintf("%.1f", each)}, err
+	}}
+}
+
+// bytesOf returns the bytes per key that the subject with the given name uses when it holds the given
+// number of keys. Each key has used its quota, and needs days until the quota is free again. So no
+// limiter can drop a key.
+func bytesOf(name string, count int) (float64, error) {
+	s, err := bench.Find(name)
+	if err != nil {
+		return 0, err
+	}
+	before := heap()
+	subject, err := filled(s, count)
+	if err != nil {
+		return 0, err
+	}
+	each := float64(heap()-before) / float64(count)
+	runtime.KeepAlive(subject)
+	return each, nil
 }
 
 // The function filled makes a new subject from the Spec s, and calls it once for each of its keys.
