@@ -71,7 +71,7 @@ func TestParseRateRefuses(t *testing.T) {
 		{"9223372036854775808/m", "its count" + count, "beyond an int"},
 		{"100/", "its time must be longer than zero", "no time after the slash"},
 		{"100/M", units, "M might be a month"},
-		{"100/month", units, "months differ in length"},
+		{"100/mounth", `its unit is unknown; did you mean "month"?`, "a misspelt month"},
 		{"100/y", units, "years differ in length"},
 		{"100/5", units, "a time without a unit"},
 		{"100/m s", number, "a unit without a number may only stand alone"},

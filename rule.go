@@ -15,7 +15,6 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/match"
-	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
@@ -356,7 +355,7 @@ func (c *ruleCheck) addWarmup(r *givenRule) {
 	if w.From < 1 || validate(r.Rate) != nil { // these mistakes are reported by Warmup.validate and addRate
 		return
 	}
-	c.within(r.path+".warmup", joinFaults(ruleconfig.Warmup(w).FaultsAt(ratetext.Rate(r.Rate))))
+	c.within(r.path+".warmup", joinFaults(ruleconfig.Warmup(w).FaultsAt(r.Rate.data())))
 	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
 		if rate := r.Tiers[tier]; rate != unlimitedRate && validate(rate) == nil {
 			c.within(tierPath(r.path, tier), w.fits(rate))

@@ -10,6 +10,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/sim"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/traffic"
 	"github.com/ratelimit-go/ratelimit/configfile"
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
 )
 
 // useAlgorithms makes targets (limiters to test). The text names has the names of algorithms, with commas between
@@ -52,6 +53,9 @@ func (s *simulation) useAlgorithms(rate, names string) (err error) {
 			return usageError(fmt.Sprintf("-rate is %q: for %s, %s", rate, a, problemOf(err)))
 		}
 		s.targets, s.rules = append(s.targets, target), append(s.rules, rule)
+	}
+	if s.limited.Per == 0 { // for the traffic, all windows of a calendar are as long as the first one of the simulation
+		s.limited.Per = calendar.LengthAt(string(s.limited.Window), 0, sim.AlignedStart(0))
 	}
 	if len(s.traffic.Endpoints) == 0 {
 		s.traffic.Endpoints = []string{"/"}

@@ -7,11 +7,14 @@
 package calendar
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
@@ -133,6 +136,27 @@ func New(unit string, day int, zone string) (Window, error) {
 	return insert(text, newCalendar(u, day, z)), nil
 }
 
+// Text returns the text of the Window that New returns for these parameters. If New returns an error, the text
+// has them as they are, so that Parse returns an error.
+func Text(unit string, day int, zone string) string {
+	w, err := New(unit, day, zone)
+	if err == nil && w.calendar != nil {
+		return w.text
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s from day %d %s", cmp.Or(unit, "?"), day, zone))
+}
+
+// LengthAt returns the length of the window that contains the time t, if the text is that of the Window of a
+// calendar; otherwise it returns per.
+func LengthAt(text string, per time.Duration, t time.Time) time.Duration {
+	w, _ := Parse(text)
+	if w.calendar == nil {
+		return per
+	}
+	begin, end := w.calendar.Edges(t.UnixNano())
+	return time.Duration(min(uint64(end)-uint64(begin), math.MaxInt64))
+}
+
 // maxDay is the last day of the month that every month has.
 const maxDay = 28
 
@@ -159,6 +183,26 @@ var fixed = map[string]string{
 	"s": "a second", "sec": "a second", "second": "a second", "seconds": "a second",
 	"m": "a minute", "min": "a minute", "minute": "a minute", "minutes": "a minute",
 	"h": "an hour", "hr": "an hour", "hour": "an hour", "hours": "an hour",
+}
+
+// Units returns the names of the units that a calendar can have.
+func Units() []string { return unitNames[day:] }
+
+// IsUnit reports whether a calendar can have a unit with this name.
+func IsUnit(name string) bool { return slices.Contains(Units(), name) }
+
+// Alike reports whether the texts a and b are those of two Windows that differ at most in the day on which a
+// month begins.
+func Alike(a, b string) bool {
+	if a == b {
+		return true
+	}
+	v, errA := Parse(a)
+	w, errB := Parse(b)
+	if errA != nil || errB != nil || v.calendar == nil || w.calendar == nil {
+		return false
+	}
+	return v.calendar.unit == w.calendar.unit && v.calendar.zone == w.calendar.zone
 }
 
 // unitOf returns the unit with this name. It returns noUnit for "first" and for the empty name.

@@ -228,6 +228,13 @@ func (c *WarmConfig[S, C]) portionAt(s *Warm[S], at keytable.Instant) Portion {
 	return c.portion(time.Duration(min(at.Since(min(s.first, at)), uint64(c.over))))
 }
 
+// Begin sets the begin of the window of the state s, if windows begin with the first charge of a key.
+func (c *WarmConfig[S, C]) Begin(s *Warm[S], at keytable.Instant) {
+	if first, ok := any(c.full).(beginner[S]); ok {
+		first.Begin(&s.state, at)
+	}
+}
+
 // Portion returns the portion of the limit that the key with the state s had at its last charge.
 func (c *WarmConfig[S, C]) Portion(s *Warm[S]) Portion { return c.portionAt(s, c.Charged(s)) }
 

@@ -270,6 +270,9 @@ func (e *Explanation) String() string {
 		}
 		if r.MaxIn >= 0 {
 			most = fmt.Sprintf("%d in %s", r.MaxIn, r.Rate.Per)
+			if r.Rate.Per == 0 {
+				most = fmt.Sprintf("%d in a window", r.MaxIn) // of a calendar
+			}
 		}
 		if algorithm == "" {
 			algorithm = "-"

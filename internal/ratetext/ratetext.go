@@ -8,17 +8,21 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
 // A Rate is a rate that a text describes: how many units are granted in a length of time, and how many at once.
 type Rate struct {
 	Requests int           // units granted every Per
-	Per      time.Duration // the time in which Requests units are granted, above 0
+	Per      time.Duration // the time in which Requests units are granted, above 0; 0 if Window is a calendar
 	Burst    int           // units granted at once; 0 if the text has no burst
+	Window   string        // text of a [calendar.Window]; empty if windows begin at multiples of Per since the Unix epoch
 }
 
 // Unlimited is the rate of the text "unlimited".
-var Unlimited = Rate{-1, -1, -1}
+var Unlimited = Rate{Requests: -1, Per: -1, Burst: -1}
 
 const unlimited = "unlimited"
 
@@ -34,7 +38,7 @@ const (
 )
 
 // units are the units of time by name. "m" is a minute. There is no month, because months differ in
-// length.
+// length: a month, like a year, is a calendar.
 var units = map[string]time.Duration{
 	"ns": 1, "nanosecond": 1, "nanoseconds": 1,
 	"us": time.Microsecond, "µs": time.Microsecond, "μs": time.Microsecond,
@@ -82,9 +86,9 @@ func parse(s string) (r Rate, err error) {
 		return Unlimited, nil
 	}
 	text, burst, hasBurst := strings.Cut(s, " burst ")
-	count, per, ok := strings.Cut(text, "/")
-	if !ok {
-		count, per, ok = strings.Cut(text, " per ")
+	count, per, ok := strings.Cut(text, " per ")
+	if !ok || strings.Contains(count, "/") {
+		count, per, ok = strings.Cut(text, "/") // a zone may have a "/" too, but only after the count
 	}
 	if !ok {
 		return Rate{}, errors.New(Form)
@@ -92,8 +96,8 @@ func parse(s string) (r Rate, err error) {
 	if r.Requests, err = parseCount(count); err != nil {
 		return Rate{}, fmt.Errorf("its count %w", err)
 	}
-	if r.Per, err = ParsePer(per); err != nil {
-		return Rate{}, fmt.Errorf("its time %w", err)
+	if r.Per, r.Window, err = parseWindow(per); err != nil {
+		return Rate{}, err
 	}
 	if hasBurst {
 		if r.Burst, err = parseCount(burst); err != nil {
@@ -101,6 +105,43 @@ func parse(s string) (r Rate, err error) {
 		}
 	}
 	return r, nil
+}
+
+// fromFirst is the end of a rate whose windows begin with the first use.
+const fromFirst = " from first"
+
+// parseWindow returns the Per and the Window of a rate, of which text is what follows the count.
+func parseWindow(text string) (per time.Duration, window string, err error) {
+	text = strings.TrimSpace(text)
+	unit, rest, _ := strings.Cut(text, " ")
+	switch length, fromFirst := strings.CutSuffix(text, fromFirst); {
+	case fromFirst:
+		per, err = ParsePer(length)
+		window = calendar.First.String()
+	case calendar.IsUnit(unit) && (rest != "" || units[unit] == 0): // a day or a week without a zone is a length of time
+		w, err := calendar.Parse(text)
+		return 0, w.String(), err
+	default:
+		if per, err = ParsePer(text); err != nil && meansCalendar(unit, rest) {
+			_, err = calendar.Parse(text)
+			return 0, "", err
+		}
+	}
+	if err != nil {
+		return 0, "", fmt.Errorf("its time %w", err)
+	}
+	return per, window, nil
+}
+
+// meansCalendar reports whether a wrong text, of which unit is the first word, was probably meant to be that of
+// a calendar. The parameter rest is what follows.
+func meansCalendar(unit, rest string) bool {
+	_, known := units[unit]
+	if known && rest != "" {
+		_, err := calendar.New("day", 1, rest)
+		return err == nil
+	}
+	return !known && confmap.Nearest(unit, calendar.Units()) != ""
 }
 
 // parseCount returns the whole number in s, which must be at least 1.
@@ -182,11 +223,27 @@ func (r Rate) String() string {
 	if r == Unlimited {
 		return unlimited
 	}
-	s := strconv.Itoa(r.Requests) + "/" + formatPer(r.Per)
+	s := strconv.Itoa(r.Requests) + "/" + r.formatWindow()
 	if r.Burst != 0 {
 		s += " burst " + strconv.Itoa(r.Burst)
 	}
 	return s
+}
+
+// formatWindow returns the Per and the Window of r, as a text stands after the count.
+func (r Rate) formatWindow() string {
+	w, err := calendar.Parse(r.Window)
+	switch {
+	case err != nil:
+		return r.Window
+	case r.Window == "":
+		return formatPer(r.Per)
+	case w == calendar.First:
+		return formatPer(r.Per) + fromFirst
+	case units[w.String()] > 0: // the name of the unit alone is a length of time, from the epoch
+		return w.String() + " UTC"
+	}
+	return w.String()
 }
 
 // formatPer returns d as a whole number of the largest possible unit. If the number is 1, it returns

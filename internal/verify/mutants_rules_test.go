@@ -374,7 +374,7 @@ var ratesMutants = []mutant{
 	},
 	{
 		name: "a window of another length is resolved", file: "internal/engine/rates.go",
-		old: "if err == nil && ps.rates.SamePer && rate.Per != ps.rates.Base.Per {",
+		old: "if err == nil && ps.rates.SamePer && !rate.sharesWindows(ps.rates.Base) {",
 		new: "if ps.rates.SamePer && rate.Per < 0 {",
 		by:  "^TestInvalidResolvedRates$", why: "a window has one length",
 	},

@@ -3,8 +3,8 @@
 -- the limit.
 --
 -- ARGV: those of settle.lua, and then for each key: how many further units to charge, or 0; then
--- the numbers of its rate: requests or gain, per or unit, burst (see warmup.lua for a key that
--- warms up).
+-- the numbers of its rate: requests or gain, per or unit (see calendar.lua for a Window), burst (see
+-- warmup.lua for a key that warms up).
 
 local most_used = 1125899906842624
 
@@ -39,7 +39,11 @@ end
 
 function fixed.exceed(s, now, n, c)
   follow(s, now, n)
-  s.last, s.used = now, beyond(fixed.used(s, now), n, max(c[1], most_used))
+  if not s.per and s.window ~= c.window and not (s.begin and now < s.ends) then
+    fixed.adopt(s, c, now) -- c has no edges of the calendar of s, whose window has ended
+  end
+  local used, begin, ends = fixed.used(s, c, now)
+  keep_count(s, now, beyond(used, n, max(c[1], most_used)), begin, ends)
 end
 
 function counter.exceed(s, now, n, c)
@@ -85,6 +89,7 @@ for i = 1, #KEYS / 2 do
   local n = ARGV[v] + 0
   if n > 0 then
     local config = {tonumber(ARGV[v + 1]), tonumber(ARGV[v + 2]), tonumber(ARGV[v + 3])}
+    if not config[2] then framed(config, ARGV[v + 2]) end
     if not config[3] then warmed(config, ARGV[v + 3]) end
     local s, at = kind.load(key), now
     if s and heals then kind.heal(s, now) end

@@ -161,13 +161,14 @@ func (c *checker) add(r indexed, code, field, advice, format string, args ...any
 // not matter.
 func (c *checker) alone(r indexed) {
 	window := r.Algorithm == ratelimit.AlgorithmFixedWindow
+	edge := cmp.Or(r.Rate.Per, time.Hour) // a time around the edge of a window; those of a calendar last longer than an hour
 	switch lower := strings.ToLower(r.Endpoint); {
 	case window && r.Unit == "" && slices.ContainsFunc(attempts, func(word string) bool { return strings.Contains(lower, word) }):
 		c.add(r, "RL001", "algorithm", "use SlidingWindowLog, which holds its limit in every window",
-			"%s grants %d attempts within %v around the edge of its window, twice its limit", r, r.Algorithm.MaxIn(r.Rate, r.Rate.Per-1), r.Rate.Per)
+			"%s grants %d attempts within %v around the edge of its window, twice its limit", r, r.Algorithm.MaxIn(r.Rate, edge-1), edge)
 	case window && r.Rate.Requests > 1:
 		c.add(r, "RL002", "algorithm", "use SlidingWindowCounter or TokenBucket if that is too much",
-			"%s grants up to %d within %v, around the edge of its window", r, r.Algorithm.MaxIn(r.Rate, r.Rate.Per-1), r.Rate.Per)
+			"%s grants up to %d within %v, around the edge of its window", r, r.Algorithm.MaxIn(r.Rate, edge-1), edge)
 	}
 	if r.Algorithm.Windowed() && !holds(r) && r.Rate.Per%time.Second != 0 {
 		c.add(r, "RL007", "rate", "use a window of whole seconds if clients read the headers",
