@@ -33,6 +33,9 @@ func (t *Timeline) Windows(r Rate) Windows {
 	return w
 }
 
+// FromEpoch reports whether windows begin at multiples of Per since the Unix epoch.
+func (w *Windows) FromEpoch() bool { return !w.other }
+
 // FromFirst reports whether a window begins with the first unit of a key.
 func (w *Windows) FromFirst() bool { return w.first }
 
