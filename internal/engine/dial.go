@@ -28,6 +28,10 @@ type Dial struct {
 	time     Timeline
 	steady   bool // whether the timeline runs by the wall clock, so that edges never move
 
+	// read reads the clock. It returns the wall clock, in nanoseconds since the Unix epoch, and the time since the start of
+	// the timeline. It is the method readClock, except in tests: there is no other way to set the wall clock of a reading.
+	read func() (wall int64, since time.Duration)
+
 	last atomic.Pointer[dialWindow] // the latest window that was found
 
 	mu    sync.Mutex
@@ -59,6 +63,7 @@ type dials struct {
 func (t *Timeline) Dial(c *calendar.Calendar) *Dial {
 	start := t.Start()
 	d := &Dial{calendar: c, time: *t, steady: t.clock != nil && start == start.Round(0)}
+	d.read = d.readClock
 	if t.dials == nil { // the zero Timeline, which is used to check a rate
 		return d
 	}
@@ -129,15 +134,21 @@ func (d *Dial) wallStart(last *dialWindow) (start int64) {
 			}
 		}
 	}()
-	reading := time.Now()
-	if d.time.clock != nil {
-		reading = d.time.clock.Now()
-	}
-	start = reading.UnixNano() - int64(reading.Sub(d.time.Start()))
+	wall, since := d.read()
+	start = wall - int64(since)
 	if last != nil && max(start, last.start)-min(start, last.start) < dialJitter {
 		return last.start
 	}
 	return start
+}
+
+// readClock is what the field read usually is.
+func (d *Dial) readClock() (wall int64, since time.Duration) {
+	reading := time.Now()
+	if d.time.clock != nil {
+		reading = d.time.clock.Now()
+	}
+	return reading.UnixNano(), reading.Sub(d.time.Start())
 }
 
 // place returns the window that contains the instant now by the calendar alone.
