@@ -26,11 +26,7 @@ import (
 type Dial struct {
 	calendar *calendar.Calendar
 	time     Timeline
-	steady   bool // whether the timeline runs by the wall clock, so that edges never move
-
-	// read reads the clock. It returns the wall clock, in nanoseconds since the Unix epoch, and the time since the start of
-	// the timeline. It is the method readClock, except in tests: there is no other way to set the wall clock of a reading.
-	read func() (wall int64, since time.Duration)
+	read     Reading // compares the clocks; nil if the timeline runs by the wall clock, so that edges never move
 
 	last atomic.Pointer[dialWindow] // the latest window that was found
 
@@ -53,6 +49,16 @@ const (
 	dialBack   = int64(time.Hour)
 )
 
+// A Reading is a function that reads the wall clock, in nanoseconds since the Unix epoch, and at the same instant the time
+// since the start of a timeline.
+type Reading func() (wall int64, since time.Duration)
+
+// NewDial returns a Dial of the calendar c on the timeline t. If read is not nil, the Dial compares the two clocks by it. The
+// method [Timeline.Dial] calls NewDial; tests do too, because no other clock can set its wall clock.
+func NewDial(c *calendar.Calendar, t *Timeline, read Reading) *Dial {
+	return &Dial{calendar: c, time: *t, read: read}
+}
+
 // dials are the Dials of a timeline, by their calendars.
 type dials struct {
 	mu  sync.Mutex
@@ -61,9 +67,10 @@ type dials struct {
 
 // Dial returns the Dial of the calendar c on the timeline t.
 func (t *Timeline) Dial(c *calendar.Calendar) *Dial {
-	start := t.Start()
-	d := &Dial{calendar: c, time: *t, steady: t.clock != nil && start == start.Round(0)}
-	d.read = d.readClock
+	d := NewDial(c, t, nil)
+	if start := t.Start(); start != start.Round(0) { // Round removes a monotonic time
+		d.read = d.time.read
+	}
 	if t.dials == nil { // the zero Timeline, which is used to check a rate
 		return d
 	}
@@ -103,7 +110,7 @@ func (d *Dial) find(now keytable.Instant) *dialWindow {
 	start := d.wallStart(last)
 	for _, w := range [...]*dialWindow{last, d.other} {
 		if w != nil && w.start == start && w.begin <= now && now < w.end {
-			w.trust(now, d.steady)
+			w.trust(now, d.read == nil)
 			return w
 		}
 	}
@@ -115,7 +122,7 @@ func (d *Dial) find(now keytable.Instant) *dialWindow {
 	if last != nil {
 		w.follow(last, now)
 	}
-	w.trust(now, d.steady)
+	w.trust(now, d.read == nil)
 	d.other = last
 	d.last.Store(w)
 	return w
@@ -124,7 +131,7 @@ func (d *Dial) find(now keytable.Instant) *dialWindow {
 // wallStart returns the time of the wall clock at the instant keytable.Start. If the clocks have hardly moved
 // against each other since the window last was placed, it returns the same time as then.
 func (d *Dial) wallStart(last *dialWindow) (start int64) {
-	if d.steady {
+	if d.read == nil {
 		return d.time.Start().UnixNano()
 	}
 	defer func() {
@@ -142,13 +149,13 @@ func (d *Dial) wallStart(last *dialWindow) (start int64) {
 	return start
 }
 
-// readClock is what the field read usually is.
-func (d *Dial) readClock() (wall int64, since time.Duration) {
+// read reads the clock of t, see [Reading].
+func (t *Timeline) read() (wall int64, since time.Duration) {
 	reading := time.Now()
-	if d.time.clock != nil {
-		reading = d.time.clock.Now()
+	if t.clock != nil {
+		reading = t.clock.Now()
 	}
-	return reading.UnixNano(), reading.Sub(d.time.Start())
+	return reading.UnixNano(), reading.Sub(t.Start())
 }
 
 // place returns the window that contains the instant now by the calendar alone.

@@ -1,4 +1,4 @@
-package engine
+package verify
 
 import (
 	"math"
@@ -8,7 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/internal/calendar"
+	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
@@ -16,10 +18,11 @@ import (
 // the monotonic clock.
 type setMachine struct {
 	t       *testing.T
-	dial    *Dial
+	dial    *engine.Dial
 	elapsed time.Duration // by the monotonic clock, since the start of the timeline
 	wall    time.Time     // what the wall clock shows
-	looks   int           // how often the clocks were compared
+	looks   int           // how often the clocks were read
+	panics  bool          // whether reading the clocks panics
 }
 
 func newSetMachine(t *testing.T, wall string) *setMachine {
@@ -27,14 +30,14 @@ func newSetMachine(t *testing.T, wall string) *setMachine {
 	require.NoError(t, err)
 	m := &setMachine{t: t}
 	m.set(wall)
-	line := NewTimeline(&handClock{now: m.wall}, nil)
-	m.dial = line.Dial(w.Calendar())
-	require.Same(t, m.dial, line.Dial(w.Calendar()), "all configurations with one calendar share one Dial")
-	m.dial.steady = false
-	m.dial.read = func() (int64, time.Duration) {
+	line := engine.NewTimeline(ratelimit.NewFakeClock(m.wall), nil)
+	m.dial = engine.NewDial(w.Calendar(), &line, func() (int64, time.Duration) {
 		m.looks++
+		if m.panics {
+			panic("no time")
+		}
 		return m.wall.UnixNano(), m.elapsed
-	}
+	})
 	return m
 }
 
@@ -87,10 +90,11 @@ func TestDialFollowsTheWallClock(t *testing.T) {
 	m.set("2026-03-31 22:30:00")
 	m.requireWindow(m.after(2*time.Second), m.when("2026-03-01 00:00:00"), m.when("2026-04-01 00:00:00"), "it is March again")
 
-	m.set("2026-03-15 00:00:00")
-	begin := m.when("2026-03-01 00:00:00")
-	m.dial.last.Load().begin = begin - 5 // as if March had begun at another instant
-	m.requireWindow(m.after(2*time.Second), begin-5, m.when("2026-04-01 00:00:00"), "the window that has begun keeps its begin")
+	m.set("2026-04-20 00:00:00")
+	again := m.after(2 * time.Second)
+	m.requireWindow(again, again, m.when("2026-05-01 00:00:00"), "and April")
+	m.set("2026-04-20 12:00:00")
+	m.requireWindow(m.after(2*time.Second), again, m.when("2026-05-01 00:00:00"), "the window that has begun keeps its begin")
 }
 
 // TestDialSetBackByAnHour sets the wall clock back so that it will show the begin of the current window once more, in an
@@ -131,17 +135,15 @@ func TestDialOfOldInstants(t *testing.T) {
 	now := m.after(0)
 	march, april, may := m.when("2026-03-01 00:00:00"), m.when("2026-04-01 00:00:00"), m.when("2026-05-01 00:00:00")
 	m.requireWindow(now, april, may, "April")
-	current := m.dial.last.Load()
 	m.requireWindow(april-1, march, april, "the last instant of March")
-	old := m.dial.other
 	m.requireWindow(march, march, april, "the first instant of March")
-	require.Same(t, old, m.dial.other, "a window that was found is used again")
-	require.Same(t, current, m.dial.last.Load())
+	m.requireWindow(march-1, m.when("2026-02-01 00:00:00"), march, "the last instant of February")
+	looks := m.looks
 	m.requireWindow(now, april, may, "April still")
-	require.Same(t, current, m.dial.last.Load())
+	require.Equal(t, looks, m.looks, "April is the window that is found without a look at the clocks")
 	m.requireWindow(m.after(31*24*time.Hour), may, m.when("2026-06-01 00:00:00"), "time passes")
-	require.Same(t, current, m.dial.other, "requests that began in April may still come")
 	m.requireWindow(may, may, m.when("2026-06-01 00:00:00"), "at its begin, a window has begun")
+	m.requireWindow(may-1, april, may, "requests that began in April may still come")
 }
 
 // TestDialAfterAPause has no request for months. Then the window begins at its edge, and not with the request.
@@ -185,51 +187,66 @@ func TestDialOfAllTime(t *testing.T) {
 	m.requireWindow(0, 0, m.when("1970-01-01 00:00:00"), "the first instant is in 1969, and December begins before it")
 }
 
-// TestDialReadsTheClock reads clocks with and without a monotonic time. Without one, edges never move. The machine's clock
-// is read in a bubble of the package synctest, in which time passes only as the test says.
+// A clockFunc is a Clock.
+type clockFunc func() time.Time
+
+func (f clockFunc) Now() time.Time { return f() }
+
+// TestDialReadsTheClock has a clock with a monotonic time, and the machine's clock in a bubble of the package synctest, in
+// which time passes only as the test says.
 func TestDialReadsTheClock(t *testing.T) {
 	w, err := calendar.New("day", 1, "")
 	require.NoError(t, err)
-	requireRead := func(d *Dial, began time.Time, now time.Time) {
-		wall, since := d.read()
-		require.Equal(t, now.UnixNano(), wall)
-		require.Equal(t, 3*time.Second+7, since)
-		require.Equal(t, began.UnixNano(), d.wallStart(nil))
-	}
-	for _, monotonic := range []bool{false, true} {
-		began := time.Now()
-		if !monotonic {
-			began = began.Round(0)
-		}
-		clock := &handClock{now: began}
-		line := NewTimeline(clock, nil)
+	requireDay := func(line engine.Timeline, began, now time.Time) {
+		t.Helper()
 		d := line.Dial(w.Calendar())
-		require.Equal(t, !monotonic, d.steady)
-		clock.now = began.Add(3*time.Second + 7)
-		requireRead(d, began, clock.now)
+		require.Same(t, d, line.Dial(w.Calendar()), "all configurations with one calendar share one Dial")
+		begin, end := d.Window(keytable.InstantAt(now.Sub(began)))
+		midnight := now.UTC().Truncate(24 * time.Hour) // of a time.Time without a monotonic time
+		require.Equal(t, time.Duration(midnight.UnixNano()-began.UnixNano()), begin.Duration())
+		require.Equal(t, 24*time.Hour, begin.Until(end))
 	}
+	began := time.Now() // has a monotonic time
+	now := began
+	line := engine.NewTimeline(clockFunc(func() time.Time { return now }), nil)
+	now = began.Add(3*time.Second + 7)
+	requireDay(line, began, now)
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		line := NewTimeline(nil, nil)
-		d := line.Dial(w.Calendar())
-		require.False(t, d.steady)
-		time.Sleep(3*time.Second + 7)
-		requireRead(d, began, time.Now())
+		line := engine.NewTimeline(nil, nil)
+		time.Sleep(25*time.Hour + 7)
+		requireDay(line, began, time.Now())
 	})
+}
+
+// TestDialOfASteadyClock has a clock without a monotonic time, whose edges never move: after the first look for a window,
+// the clock is not read.
+func TestDialOfASteadyClock(t *testing.T) {
+	w, err := calendar.New("day", 1, "")
+	require.NoError(t, err)
+	midnight, reads := time.Unix(86400*20000, 0), 0
+	line := engine.NewTimeline(clockFunc(func() time.Time { reads++; return midnight.Add(time.Hour) }), nil)
+	d := line.Dial(w.Calendar())
+	for _, hours := range []time.Duration{0, 1, 22, 23, 500, 0, -1, -2} {
+		begin, end := d.Window(keytable.InstantAt(hours * time.Hour))
+		day := (hours + 25) / 24 // from 1
+		require.Equal(t, (day-1)*24*time.Hour-time.Hour, begin.Duration(), hours)
+		require.Equal(t, day*24*time.Hour-time.Hour, end.Duration(), hours)
+	}
+	require.Equal(t, 1, reads, "to make the timeline")
 }
 
 // TestDialOfAClockThatPanics has a clock that panics when its Dial reads it. The window that was found stays, and the Dial
 // is not locked.
 func TestDialOfAClockThatPanics(t *testing.T) {
 	m := newSetMachine(t, "2026-03-31 23:00:00")
-	read := m.dial.read
-	m.dial.read = func() (int64, time.Duration) { panic("no time") }
 	march, april := m.when("2026-03-01 00:00:00"), m.when("2026-04-01 00:00:00")
+	m.panics = true
 	m.requireWindow(m.after(0), march, april, "by the start of the timeline, if no window was found before")
-	m.dial.read = read
+	m.panics = false
 	m.wall = m.wall.Add(10 * time.Minute)
 	april -= keytable.Instant(10 * time.Minute)
 	m.requireWindow(m.after(2*time.Second), march, april, "set forward by ten minutes")
-	m.dial.read = func() (int64, time.Duration) { panic("no time") }
+	m.panics = true
 	m.requireWindow(m.after(2*time.Second), march, april, "as it was found before")
 }
