@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,7 +91,7 @@ func newWindowPlay(t *testing.T, client redis.UniversalClient, round int) *windo
 func (p *windowPlay) rate() ratelimit.Rate {
 	r := ratelimit.Rate{Requests: 4 + p.r.IntN(5)}
 	zone := []string{"", "Europe/Berlin", "Pacific/Apia", "America/Sao_Paulo"}[p.r.IntN(4)]
-	switch p.r.IntN(8) {
+	switch p.r.IntN(9) {
 	case 0:
 		r.Per = time.Duration(1+p.r.IntN(30)) * time.Hour
 	case 1, 2, 3:
@@ -99,7 +100,7 @@ func (p *windowPlay) rate() ratelimit.Rate {
 		r.Window = ratelimit.Calendar("day", zone)
 	case 6:
 		r.Window = ratelimit.Calendar([]string{"week", "year"}[p.r.IntN(2)], zone)
-	case 7:
+	default:
 		r.Window = ratelimit.Monthly(1+p.r.IntN(28), zone)
 	}
 	return r
@@ -123,7 +124,15 @@ func (p *windowPlay) play() {
 	case draw < 14:
 		p.process.Set(p.clock.Now().Add(time.Duration(p.r.IntN(200)-100) * time.Hour))
 	case draw < 15:
-		u.Rate = p.rate()
+		if words := strings.Fields(string(u.Rate.Window)); p.r.IntN(3) > 0 && u.Rate.Per == 0 && words[0] == "month" {
+			zone := words[len(words)-1]
+			if !strings.Contains(zone, "/") {
+				zone = ""
+			}
+			u.Rate.Window = ratelimit.Monthly(1+p.r.IntN(28), zone) // begins on another day
+		} else {
+			u.Rate = p.rate()
+		}
 		p.convert(*u)
 	case draw < 16:
 		u.Rate.Requests = 3 + p.r.IntN(6)

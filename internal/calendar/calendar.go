@@ -202,8 +202,11 @@ func Alike(a, b string) bool {
 	if errA != nil || errB != nil || v.calendar == nil || w.calendar == nil {
 		return false
 	}
-	return v.calendar.unit == w.calendar.unit && v.calendar.zone == w.calendar.zone
+	return v.calendar.Alike(w.calendar)
 }
+
+// Alike reports whether c and d differ at most in the day on which a month begins.
+func (c *Calendar) Alike(d *Calendar) bool { return c.unit == d.unit && c.zone == d.zone }
 
 // unitOf returns the unit with this name. It returns noUnit for "first" and for the empty name.
 func unitOf(name string) (unit, error) {

@@ -174,6 +174,10 @@ func (ps *ratePlans[S, C]) stepCopy(
 	to, s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64,
 ) (v Verdict, delay time.Duration) {
 	slow, old := ps.slower(to, from, p, now), Verdict{}
+	if p.debts == nil && !from.rate.sameWindows(p.rate) { // a charge would count the units in the windows of p
+		p.config.Carry(&to.state, from.config, now)
+		slow = p
+	}
 	grows := from.config.Fills(p.config) // whether the burst of the new plan is larger
 	if grows {
 		old, _ = from.config.Step(&to.state, slow.config, now, 1, false)
@@ -318,7 +322,11 @@ func (ps *ratePlans[S, C]) stepShared(
 	ps.share(s, p, now)
 	v, delay = p.config.Step(&s.state, ps.planOf(s).config, now, n, charge)
 	v.Left = max(v.Left, 0) // the keys that share the debt may owe more than the burst of this key
-	if from := ps.planOf(owed); from != nil && from.id != s.tag && v.RetryAfter != 0 && ps.fits(s, p, now, n) {
+	from := ps.planOf(owed)
+	if from != nil && s.tag == from.id && p.debts == nil && !from.rate.sameWindows(p.rate) {
+		*s = *owed
+		ps.shareWindows(&v, s, from, p, now, n, charge)
+	} else if from != nil && from.id != s.tag && v.RetryAfter != 0 && ps.fits(s, p, now, n) {
 		// v was computed with the rate of this key, which is slower than the rate of the keys that share
 		// the debt. A denied key does not share the debt, so the debt still drains at the faster rate.
 		// When the debt is zero, this key counts as unused, and its request is granted. So the request

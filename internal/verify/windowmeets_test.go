@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -156,6 +156,73 @@ func TestBillingDays(t *testing.T) {
 			require.Equal(t, grantBy(20, 19, 31*day), tryN(t, l, "more", 1))
 		})
 	}
+}
+
+// TestBillingDayOfTheOwner has requests for one key with two billing days. In both, a denied request is granted at its
+// RetryAfter and not before, and a look says what a request would be answered. As long as the day stays, the limit holds in
+// each month.
+func TestBillingDayOfTheOwner(t *testing.T) {
+	tiers := map[string]ratelimit.Rate{
+		"mid":  {Requests: 5, Window: ratelimit.Monthly(15, "")},
+		"more": {Requests: 9, Window: ratelimit.Monthly(28, "")},
+	}
+	rule := fixedRule(ratelimit.Rate{Requests: 5, Window: "month"})
+	rule.Tiers = tiers
+	months := map[string]int{"": 1, "mid": 15, "more": 28}
+	clock := ratelimit.NewFakeClock(time.Time{})
+	onMemory(t, clock, func(t *testing.T, opts []ratelimit.Option) {
+		changes, denials := 0, 0
+		for seed := range uint64(400) {
+			r := rand.New(rand.NewPCG(seed, 6))
+			clock.Set(utcHour(2026, time.January, 1+r.IntN(28), r.IntN(24)))
+			if seed%4 == 3 {
+				opts = append(opts[:len(opts):len(opts)], ratelimit.WithMaxKeys(1))
+			}
+			l, err := ratelimit.New([]ratelimit.Rule{rule}, nil, opts...)
+			require.NoError(t, err)
+			client := fmt.Sprint("client ", seed)
+			if seed%4 == 3 {
+				l.Allow("another", "/") // the client has no state of its own, except on a store
+			}
+			tier, month, used := "", 0, 0 // used are the units that were granted in the month since the tier changed
+			for step := range 40 {
+				if r.IntN(3) == 0 {
+					tier, used = []string{"", "mid", "more"}[r.IntN(3)], 0
+					changes++
+				}
+				clock.Advance(time.Duration(r.IntN(5*24)) * time.Hour)
+				req := ratelimit.Request{Client: client, Endpoint: "/", Tier: tier, Cost: 1 + r.IntN(4)}
+				for range 2 {
+					look, err := l.Explain(t.Context(), req)
+					require.NoError(t, err)
+					res, err := l.Check(t.Context(), req)
+					require.NoError(t, err)
+					require.Equal(t, look.Result.Allowed, res.Allowed, "seed %d, step %d", seed, step)
+					if res.Allowed {
+						now := clock.Now().AddDate(0, 0, 1-months[tier])
+						if that := now.Year()*12 + int(now.Month()); month != that {
+							month, used = that, 0
+						}
+						used += req.Cost
+						require.LessOrEqual(t, res.Remaining, res.Limit-used, "seed %d, step %d: tier %q", seed, step, tier)
+						break
+					}
+					denials++
+					require.Positive(t, res.RetryAfter, "seed %d, step %d", seed, step)
+					require.Equal(t, look.Result.RetryAfter, res.RetryAfter, "seed %d, step %d", seed, step)
+					clock.Advance(res.RetryAfter - 1)
+					early, err := l.Explain(t.Context(), req)
+					require.NoError(t, err)
+					require.False(t, early.Result.Allowed, "seed %d, step %d", seed, step)
+					clock.Advance(1)
+					late, err := l.Explain(t.Context(), req)
+					require.NoError(t, err)
+					require.True(t, late.Result.Allowed, "seed %d, step %d: tier %q after %s", seed, step, tier, res.RetryAfter)
+				}
+			}
+		}
+		t.Log(changes, "changes of the tier,", denials, "denials")
+	})
 }
 
 // TestOtherWindowsOfTiers has rates of a tier, and from Resolve, that may not differ so from the rate of the rule.
@@ -362,68 +429,4 @@ func TestStoresWithoutWindows(t *testing.T) {
 			require.ErrorContains(t, l.SetRule(fixedRule(rate)), want)
 		}
 	}
-}
-
-// TestWaitForTheNextWindow has three callers that wait for two units of a window: two of them are served when the next one
-// begins, and the third one a window later.
-func TestWaitForTheNextWindow(t *testing.T) {
-	for text, want := range map[string][3]time.Duration{ // the bubble begins on Saturday, January 1, 2000, at midnight
-		"2/day Europe/Berlin": {23 * time.Hour, 23 * time.Hour, 47 * time.Hour},
-		"2/week UTC":          {48 * time.Hour, 48 * time.Hour, 216 * time.Hour},
-		"2/5h from first":     {5 * time.Hour, 5 * time.Hour, 10 * time.Hour},
-	} {
-		for _, stored := range []bool{false, true} {
-			synctest.Test(t, func(t *testing.T) {
-				var opts []ratelimit.Option
-				if stored {
-					store, err := ratelimit.NewMemoryStore()
-					require.NoError(t, err)
-					opts = []ratelimit.Option{ratelimit.WithStore(store), ratelimit.WithName("n")}
-				}
-				rate, err := ratelimit.ParseRate(text)
-				require.NoError(t, err)
-				l, err := ratelimit.New([]ratelimit.Rule{fixedRule(rate)}, nil, opts...)
-				require.NoError(t, err)
-				start := time.Now()
-				require.True(t, tryN(t, l, "", 2).Allowed)
-				time.Sleep(time.Minute)
-				var after [3]time.Duration
-				for i := range after {
-					go func() {
-						_, err := l.Wait(context.Background(), ratelimit.Request{Client: "a", Endpoint: "/"})
-						if after[i] = time.Since(start); err != nil {
-							after[i] = -1
-						}
-					}()
-					synctest.Wait() // until the caller waits, so that they come in this order
-				}
-				time.Sleep(400 * time.Hour)
-				synctest.Wait()
-				require.Equal(t, want, after, "%s, stored: %t", text, stored)
-			})
-		}
-	}
-}
-
-// TestWaitBeyondTheDeadline has a caller whose deadline is just before the month ends, and one whose deadline is then.
-func TestWaitBeyondTheDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, err := ratelimit.New([]ratelimit.Rule{fixedRule(ratelimit.Rate{Requests: 1, Window: "month"})}, nil)
-		require.NoError(t, err)
-		tryN(t, l, "", 1)
-		start := time.Now()
-		month := utcHour(2000, time.February, 1, 0).Sub(start)
-		for _, patience := range []time.Duration{month - 1, month + 1} {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			_, err = l.Wait(ctx, ratelimit.Request{Client: "a", Endpoint: "/"})
-			cancel()
-			if patience < month {
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				require.Zero(t, time.Since(start), "it is known at once")
-			} else {
-				require.NoError(t, err)
-				require.Equal(t, month, time.Since(start))
-			}
-		}
-	})
 }
