@@ -53,3 +53,11 @@ func TestBillingDays(t *testing.T) {
 		require.Equal(t, granted(10, 9, 31*day-time.Hour), allow("", 1), "and so does March, with no unit of it; clocks are set forward in it")
 	}
 }
+
+// TestEdgesBeyondTheScripts has a year that ends after the last second that a script can compute with. It ends then.
+func TestEdgesBeyondTheScripts(t *testing.T) {
+	clock := ratelimit.NewFakeClock(time.Date(2255, time.March, 1, 0, 0, 0, 0, time.UTC))
+	s := newStore(t, startReal(t).client(t), redisstore.WithClock(clock))
+	res := take(t, s, ask(fixed, ratelimit.Rate{Requests: 10, Window: "year"}, 1))
+	require.Equal(t, time.Unix(9_000_000_000, 0).Sub(clock.Now()), res.ResetAfter)
+}
