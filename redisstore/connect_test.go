@@ -21,6 +21,7 @@ import (
 // longer than the timeout of 250 ms. It checks that the first call fails without being charged,
 // and that the connection that was made for it serves the second.
 func TestSlowHandshake(t *testing.T) {
+	t.Parallel()
 	const timeout, step = 250 * time.Millisecond, 200 * time.Millisecond
 	srv := startReal(t)
 	require.NoError(t, srv.client(t).ConfigSet(t.Context(), "requirepass", "secret").Err())
@@ -65,6 +66,7 @@ func TestSlowHandshake(t *testing.T) {
 // when others have left already. It checks that nobody who was told that the request was not
 // sent is charged.
 func TestSlowHandshakeOfMany(t *testing.T) {
+	t.Parallel()
 	srv := startReal(t)
 	p := startProxy(t, srv.addr)
 	p.slow.Store(int64(20 * time.Millisecond))
@@ -143,6 +145,7 @@ func causes(t *testing.T) map[string]reason {
 
 // TestCauses checks that an error says why a call was not sent.
 func TestCauses(t *testing.T) {
+	t.Parallel()
 	for name, row := range causes(t) {
 		t.Run(name, row.check)
 	}
@@ -175,6 +178,7 @@ func (row reason) check(t *testing.T) {
 
 // TestPing checks what Ping says of a server that answers, and of one that does not.
 func TestPing(t *testing.T) {
+	t.Parallel()
 	srv := startReal(t)
 	admin := srv.client(t)
 	require.NoError(t, newStore(t, admin).Ping(t.Context()))

@@ -169,6 +169,7 @@ func TestClosedClient(t *testing.T) {
 // TestHung stops the server. It checks that decisions fail in time, that they work again as
 // soon as the server runs, and that no call stays under way.
 func TestHung(t *testing.T) {
+	t.Parallel()
 	srv := startReal(t)
 	servers, cluster := startCluster(t)
 	for name, hung := range map[string]struct {

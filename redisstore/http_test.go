@@ -20,6 +20,7 @@ import (
 // TestHTTPWhileTheServerIsGone kills a real server below a middleware. The answer is that of the
 // failure policy, and says whose fault it is.
 func TestHTTPWhileTheServerIsGone(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		policy ratelimit.FailurePolicy
 		before []int

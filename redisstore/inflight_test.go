@@ -376,6 +376,7 @@ const killed = "RATELIMIT_TEST_KILLED"
 
 // TestHeldByKilledProcess kills a process that has 1,000 holds: they are over after Per, by the clock of the server.
 func TestHeldByKilledProcess(t *testing.T) {
+	t.Parallel()
 	const holds = 1000
 	limiter := func(client *redis.Client, per time.Duration) *ratelimit.RateLimiter {
 		l, err := ratelimit.New([]ratelimit.Rule{{Name: "running", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal,
@@ -582,6 +583,7 @@ func (c *conserving) end(t *testing.T) {
 // TestHeldBesideSlots denies in one slot what another one has held: the hold is given back, and lasts a second at most if
 // this process ends before.
 func TestHeldBesideSlots(t *testing.T) {
+	t.Parallel()
 	_, cluster := startReplicated(t)
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	s := newStore(t, cluster, redisstore.WithClock(clock), redisstore.WithDenialCache(0))

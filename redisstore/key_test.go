@@ -125,6 +125,7 @@ func TestLeaseNoteName(t *testing.T) {
 // TestSlots checks that the server agrees on the slot of each key, hostile names included,
 // and that one call decides all rules about one client.
 func TestSlots(t *testing.T) {
+	t.Parallel()
 	_, client := startCluster(t)
 	s := newStore(t, client)
 	ctx := context.Background()

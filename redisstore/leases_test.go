@@ -86,6 +86,7 @@ func TestLeases(t *testing.T) {
 // TestLeasesGivenBack checks that units taken ahead are given back on Close, and when no
 // request spends them: after that the server counts exactly what was granted.
 func TestLeasesGivenBack(t *testing.T) {
+	t.Parallel()
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	for _, closes := range []bool{true, false} {
 		for _, a := range leased {
@@ -319,6 +320,7 @@ func TestLeasesAfterResetElsewhere(t *testing.T) {
 // TestLeasesLateCall stops the server while a call takes units ahead, so that the call is run long
 // after its caller has left. It checks that the units come back.
 func TestLeasesLateCall(t *testing.T) {
+	t.Parallel()
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	srv := startReal(t)
 	client := srv.client(t)

@@ -105,6 +105,7 @@ func TestLookAtDenial(t *testing.T) {
 // TestExplainInRedis explains requests to random rules, and then makes them, on a server and on a
 // Cluster, where the rules of one request are in several slots.
 func TestExplainInRedis(t *testing.T) {
+	t.Parallel()
 	single := startReal(t).client(t)
 	_, cluster := startReplicated(t)
 	for name, client := range map[string]redis.UniversalClient{"server": single, "cluster": cluster} {

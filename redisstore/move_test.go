@@ -27,6 +27,7 @@ func pair(a ratelimit.Algorithm, limit int) []ratelimit.Ask {
 // TestSlotMoves moves a slot back and forth under load. It checks that single asks are
 // granted exactly up to the limit, and that two asks together are always charged both.
 func TestSlotMoves(t *testing.T) {
+	t.Parallel()
 	const few, many = 100, 60_000
 	servers, client := startCluster(t)
 	s, err := redisstore.New(client, redisstore.WithTimeout(10*time.Second), frozen())
@@ -84,6 +85,7 @@ func refusals(t testing.TB, servers []*server, kind string) (n int) {
 // another master, is being moved, or is with no master. A call that can wait until that is
 // over succeeds and is charged once. A call that cannot wait fails and is not charged.
 func TestRedirected(t *testing.T) {
+	t.Parallel()
 	servers, client := startCluster(t)
 	s := newStore(t, client, frozen())
 	asks := pair(all[0], 100)

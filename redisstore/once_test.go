@@ -74,6 +74,7 @@ func onServers(t *testing.T, test func(t *testing.T, connect func() redis.Univer
 // TestRetriesAtOnce sends each request from 64 goroutines, half of them by another client, as two
 // processes do.
 func TestRetriesAtOnce(t *testing.T) {
+	t.Parallel()
 	onServers(t, func(t *testing.T, connect func() redis.UniversalClient) {
 		ls := []*ratelimit.RateLimiter{retries(t, newStore(t, connect(), frozen())), retries(t, newStore(t, connect(), frozen()))}
 		rounds := soaked(20, 1000)
@@ -108,6 +109,7 @@ func TestRetriesAtOnce(t *testing.T) {
 
 // TestOnceRepliesLost loses replies to requests with an ID, and sends them again.
 func TestOnceRepliesLost(t *testing.T) {
+	t.Parallel()
 	throughProxies(t, func(t *testing.T, s, direct *redisstore.Store, proxies ...*proxy) {
 		l := retries(t, s)
 		check := func(id string) (ratelimit.Result, error) {
@@ -152,6 +154,7 @@ func TestOnceRepliesLost(t *testing.T) {
 // before, and when it is denied on either side, and that a record answers also when they have no
 // units left.
 func TestOnceInOtherSlots(t *testing.T) {
+	t.Parallel()
 	onServers(t, func(t *testing.T, connect func() redis.UniversalClient) {
 		s, ctx := newStore(t, connect(), frozen()), t.Context()
 		once := ratelimit.Attempt{Client: "alice", ID: "1", TTL: hourly}
@@ -287,6 +290,7 @@ func wantForeign(t *testing.T, client *redis.Client, s *redisstore.Store, once r
 // TestOnceThatFailsInTheSlotOfTheRecord proves that the other slots are given back what was charged
 // there if the last script has certainly changed nothing.
 func TestOnceThatFailsInTheSlotOfTheRecord(t *testing.T) {
+	t.Parallel()
 	_, client := startCluster(t)
 	s, ctx := newStore(t, client, frozen()), t.Context()
 	once, asks := ratelimit.Attempt{Client: "alice", ID: "1", TTL: hourly}, ownAndAll(1)

@@ -84,6 +84,7 @@ func TestUsedUpKeyOutOfMemory(t *testing.T) {
 // TestLostReplyCountsOnce swallows one reply while 40 callers wait, for one key or for one key
 // each. It checks that no breaker opens.
 func TestLostReplyCountsOnce(t *testing.T) {
+	t.Parallel()
 	p := startProxy(t, start(t).addr)
 	client := redis.NewClient(&redis.Options{Addr: p.addr})
 	defer func() { _ = client.Close() }()
@@ -119,6 +120,7 @@ func TestLostReplyCountsOnce(t *testing.T) {
 // TestShortContexts stops the server, and asks with contexts that end before the timeout of
 // the store. It checks that the failure policy soon answers.
 func TestShortContexts(t *testing.T) {
+	t.Parallel()
 	srv := startReal(t)
 	servers, cluster := startCluster(t)
 	for _, row := range []struct {
@@ -179,6 +181,7 @@ func TestShortContexts(t *testing.T) {
 
 // TestShortContextsHung is TestShortContexts for a client that ignores every deadline.
 func TestShortContextsHung(t *testing.T) {
+	t.Parallel()
 	on, ends := new(atomic.Bool), make(chan struct{})
 	client := redis.NewClient(&redis.Options{Addr: start(t).addr, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
@@ -203,6 +206,7 @@ func TestShortContextsHung(t *testing.T) {
 
 // TestShortContextsOfParts is TestShortContexts for a decision in several slots of a Cluster.
 func TestShortContextsOfParts(t *testing.T) {
+	t.Parallel()
 	servers, cluster := startCluster(t)
 	s, err := redisstore.New(cluster)
 	require.NoError(t, err)
@@ -244,6 +248,7 @@ func TestRing(t *testing.T) {
 // TestAccessList makes the server accept nothing but the commands that docs/redis.md lists, and
 // checks that everything works.
 func TestAccessList(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../docs/redis.md")
 	require.NoError(t, err)
 	_, list, found := strings.Cut(string(text), "\nACL SETUSER limiter ")

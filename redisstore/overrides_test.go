@@ -38,6 +38,7 @@ func blockOf(client string, rules ...string) ratelimit.Override {
 
 // TestOverrides sets, replaces and lifts overrides, and requires that each read brings what has changed.
 func TestOverrides(t *testing.T) {
+	t.Parallel()
 	onServers(t, func(t *testing.T, connect func() redis.UniversalClient) {
 		clock := ratelimit.NewFakeClock(time.Unix(1772323200, 123_456_000))
 		s := newStore(t, connect(), redisstore.WithClock(clock))
@@ -305,6 +306,7 @@ func TestOverridesOfAnyText(t *testing.T) {
 // TestOverridesAtOnce has two clients change the list at once, while others read it, and requires that all see the same list
 // in the end.
 func TestOverridesAtOnce(t *testing.T) {
+	t.Parallel()
 	onServers(t, func(t *testing.T, connect func() redis.UniversalClient) {
 		stores := []*redisstore.Store{newStore(t, connect()), newStore(t, connect())}
 		set(t, stores[0], blockOf("always"))
@@ -418,6 +420,7 @@ func TestOverridesReplyLost(t *testing.T) {
 // TestOperate has two processes limit a client: a block that one of them sets denies in the other one, a Penalty blocks in
 // both, and a pardon ends it in both.
 func TestOperate(t *testing.T) {
+	t.Parallel()
 	onServers(t, func(t *testing.T, connect func() redis.UniversalClient) {
 		limiter := func() *ratelimit.RateLimiter {
 			l, err := ratelimit.New([]ratelimit.Rule{
@@ -468,6 +471,7 @@ func TestOperate(t *testing.T) {
 // TestOverridesServerKilled kills the server while a process reads the list. The process goes on to decide by its copy, and
 // obeys what is in the list when the server is back, without its data.
 func TestOverridesServerKilled(t *testing.T) {
+	t.Parallel()
 	srv := startReal(t)
 	p := startProxy(t, srv.addr)
 	clock := ratelimit.NewFakeClock(time.Now())

@@ -23,6 +23,7 @@ type wrapped struct{ redis.UniversalClient }
 // TestUnknownClient checks all promises of a Store on a client of an unknown kind. Such a
 // store runs one script for each hash tag.
 func TestUnknownClient(t *testing.T) {
+	t.Parallel()
 	client := startReal(t).client(t)
 	conform(t, wrapped{client}, ratelimittest.StoreConfig{Schedules: schedules(30), Steps: 40, Seed: 3})
 }
@@ -66,6 +67,7 @@ func TestGivenBack(t *testing.T) {
 // TestHungPart stops one of three masters. It checks that decisions that need that master
 // fail in time, and that the charges at the other masters are given back.
 func TestHungPart(t *testing.T) {
+	t.Parallel()
 	servers, client := startNodes(t, 3, "--cluster-node-timeout", "60000") // longer than the test, so that the others go on
 	const timeout = time.Second
 	s, err := redisstore.New(client, redisstore.WithTimeout(timeout))
@@ -111,6 +113,7 @@ func TestHungPart(t *testing.T) {
 // TestDeadPart stops one of three masters. It checks that a limiter answers for the keys of
 // that master by its failure policy, without a call, and for no other keys.
 func TestDeadPart(t *testing.T) {
+	t.Parallel()
 	servers, client := startNodes(t, 3, "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no")
 	s, err := redisstore.New(client, redisstore.WithTimeout(600*time.Millisecond))
 	require.NoError(t, err)

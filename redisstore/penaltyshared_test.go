@@ -20,6 +20,7 @@ import (
 // TestPenaltyAtOnce has many callers of two processes ask for one key at once, and requires that each of them strikes in
 // turn: only those before the third denial are denied by the rule.
 func TestPenaltyAtOnce(t *testing.T) {
+	t.Parallel()
 	onServers(t, func(t *testing.T, connect func() redis.UniversalClient) {
 		stores := []*redisstore.Store{newStore(t, connect(), frozen()), newStore(t, connect(), frozen())}
 		for round := range 20 {

@@ -80,6 +80,7 @@ func TestLeasesLostReplyOfABusyKey(t *testing.T) {
 // TestLeasesReturnedAfterAHang stops the server while units that nobody spends are given back. It checks that they are
 // given back when the server goes on.
 func TestLeasesReturnedAfterAHang(t *testing.T) {
+	t.Parallel()
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	srv := startReal(t)
 	store := newStore(t, srv.client(t), redisstore.WithClock(clock), redisstore.WithLeases(50),

@@ -62,6 +62,7 @@ func startTLS(t testing.TB, clients string, args ...string) secure {
 
 // TestRefusals checks that an error says why a server that can be reached refuses each connection.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	open, closed := startTLS(t, "no"), startTLS(t, "yes")
 	trusts := func(s secure) *tls.Config { return &tls.Config{RootCAs: s.roots} }
 	full := startReal(t, "--maxclients", "1")

@@ -91,6 +91,7 @@ func met(proxies []*proxy) (n int) {
 // TestRepliesLate makes replies come too late, never, or in part. It checks that a call
 // fails by its deadline, and is charged once.
 func TestRepliesLate(t *testing.T) {
+	t.Parallel()
 	const timeout, calls = 500 * time.Millisecond, 3
 	srv := start(t)
 	p := startProxy(t, srv.addr)
@@ -147,6 +148,7 @@ func (b broken) Write([]byte) (int, error) {
 // TestGreetingFails breaks connections while the client sets them up, and checks the class
 // of the error.
 func TestGreetingFails(t *testing.T) {
+	t.Parallel()
 	client := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
 		end, _ := net.Pipe()
 		return broken{end}, nil

@@ -29,6 +29,7 @@ func desk(t testing.TB, s ratelimit.Store, rate ratelimit.Rate, clock ratelimit.
 // TestReserve reserves of rules by all algorithms together, whose keys are in several slots of a
 // cluster, and settles for less and for more.
 func TestReserve(t *testing.T) {
+	t.Parallel()
 	_, cluster := startReplicated(t)
 	for name, client := range map[string]redis.UniversalClient{"standalone": startReal(t).client(t), "cluster": cluster} {
 		t.Run(name, func(t *testing.T) {

@@ -269,6 +269,7 @@ func (h hanging) Write(b []byte) (int, error) {
 // TestHungPipeline makes calls hang that the client does not end, and checks that other
 // calls are made in their place.
 func TestHungPipeline(t *testing.T) {
+	t.Parallel()
 	on, ends := new(atomic.Bool), make(chan struct{})
 	client := redis.NewClient(&redis.Options{Addr: start(t).addr, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, addr)

@@ -19,6 +19,7 @@ import (
 // checks that callers who join the next call of their key are answered by the server, although they wait for
 // two round trips.
 func TestTimeoutOfTheCall(t *testing.T) {
+	t.Parallel()
 	p := startProxy(t, start(t).addr)
 	client := redis.NewClient(&redis.Options{Addr: p.addr})
 	defer func() { _ = client.Close() }()

@@ -438,6 +438,7 @@ func TestWarmupOfAnotherLimit(t *testing.T) {
 // TestWarmupGivenBack denies a request in another slot. A key whose first charge had been settled to
 // nothing, beside an older receipt that was followed, stays new.
 func TestWarmupGivenBack(t *testing.T) {
+	t.Parallel()
 	_, client := startCluster(t)
 	for _, a := range all {
 		clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))

@@ -367,7 +367,7 @@ func TestWaitsAtOtherRates(t *testing.T) {
 // wantHistories returns how many histories a test plays.
 func wantHistories() int {
 	if testing.Short() {
-		return 800
+		return 300
 	}
-	return 8000
+	return 2000
 }

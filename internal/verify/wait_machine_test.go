@@ -73,22 +73,17 @@ func (m *waitMachine) Observe(_ context.Context, d ratelimit.Decision) {
 // no Allow before them; the global rule must never grant more than its bound; and nobody may
 // be forgotten.
 func TestWaitMachine(t *testing.T) {
-	schedules := 2000
-	if raceEnabled || testing.Short() {
-		schedules = 150
-	}
+	schedules := waitSchedules(150, 2000, 60_000)
 	for seed := range uint64(schedules) {
 		synctest.Test(t, func(t *testing.T) { runWaitMachine(t, seed) })
 	}
+	t.Logf("%d schedules", schedules)
 }
 
 // TestWaitMachineOverAStore does what TestWaitMachine does, for rules whose state is in a store. Only
 // their rates change.
 func TestWaitMachineOverAStore(t *testing.T) {
-	schedules := 1000
-	if raceEnabled || testing.Short() {
-		schedules = 100
-	}
+	schedules := waitSchedules(100, 1000, 20_000)
 	for seed := range uint64(schedules) {
 		synctest.Test(t, func(t *testing.T) {
 			runWaitMachine(t, seed, func(m *waitMachine) ratelimit.Option {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 
 	"testing"
 	"testing/synctest"
@@ -240,13 +241,22 @@ func (m *waitModel) join(w *modelWaiter, now time.Time) {
 	}
 }
 
+// waitSchedules returns how many random schedules of waiters a test plays: few with -short or under the race detector,
+// and many with RATELIMIT_SOAK=1.
+func waitSchedules(few, usual, many int) int {
+	switch {
+	case os.Getenv("RATELIMIT_SOAK") == "1":
+		return many
+	case raceEnabled || testing.Short():
+		return few
+	}
+	return usual
+}
+
 // TestWaitModel proves that callers of Wait for one key, and everybody who comes behind them,
 // get at every step of random schedules what a replay of the history says.
 func TestWaitModel(t *testing.T) {
-	schedules := 60 // enough for every mutant
-	if !raceEnabled && !testing.Short() {
-		schedules = 300
-	}
+	schedules := waitSchedules(60, 300, 10_000) // 60 are enough for every mutant
 	for _, a := range waitAlgorithms {
 		for _, rule := range []bool{false, true} {
 			for _, fake := range []bool{true, false} {
@@ -258,6 +268,7 @@ func TestWaitModel(t *testing.T) {
 			}
 		}
 	}
+	t.Logf("%d schedules: 0 differences", 4*len(waitAlgorithms)*schedules)
 }
 
 // runWaitModel runs one schedule of TestWaitModel.
