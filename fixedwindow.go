@@ -129,11 +129,12 @@ func (c *fixedWindowConfig) count(s *fixedWindowState, now instant, used, n int6
 }
 
 // Carry converts the state s from the old configuration to the configuration c, at the instant now. If the windows
-// differ, the count goes into the window that contains the instant now, or that begins now, see [engine.Windows.Carried].
+// differ, the count goes into the window that contains the instant now, or that begins now.
 func (c *fixedWindowConfig) Carry(s *fixedWindowState, from *fixedWindowConfig, now instant) {
 	if !c.Same(&from.Windows) {
 		now = max(now, s.last)
-		*s = fixedWindowState{now, c.Carried(&from.Windows, now, s.last, s.used)}
+		used, _ := from.Current(now, s.last, s.used)
+		*s = fixedWindowState{now, used}
 	}
 }
 

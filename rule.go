@@ -67,7 +67,7 @@ type Rule struct {
 	// Tiers has the limits of clients with a plan, by the name of the plan in [Request.Tier]. If Tiers has no entry
 	// for the tier of a request, Rate is the limit. If the tier of a client changes, the units that the client has
 	// used still count. If the algorithm counts in windows, all rates must have the same Per and Window as Rate. Only the
-	// day on which months begin may differ, see [Monthly]: if it changes, the units count if the last is of the new month.
+	// day on which months begin may differ, see [Monthly]: if it changes, the units of this month count in the new one.
 	Tiers map[string]Rate
 
 	// Resolve, if it is not nil, returns the limit for a request; if it returns false, Tiers and Rate apply. Resolve is

@@ -44,18 +44,6 @@ func (w *Windows) Same(v *Windows) bool {
 	return w.Per == v.Per && w.first == v.first && w.dial == v.dial
 }
 
-// Carried returns how many units of a key that were counted in the windows from count in the windows w, which are others,
-// at the instant now, which is not before the instant last. Those of the window of from that contains now count. But if only
-// the day on which a month begins differs, they count only if the last of them was charged in the month of w that contains
-// now: the units of another month of w are not those of this one.
-func (w *Windows) Carried(from *Windows, now, last keytable.Instant, used int64) int64 {
-	used, _ = from.Current(now, last, used)
-	if w.dial != nil && from.dial != nil && w.dial.calendar.Alike(from.dial.calendar) && !w.SameWindow(last, now) {
-		return 0
-	}
-	return used
-}
-
 // Current returns how many of the used units of a key count at the instant now, which is not before the instant last, and the
 // time until the end of the window that contains now. If windows begin with the first unit and the last one has ended, that is
 // a window that begins now.
@@ -96,23 +84,36 @@ func (w *Windows) SameWindow(at, last keytable.Instant) bool {
 	return last.Since(at) <= w.Offset(last)
 }
 
-// shareWindows completes v, the verdict of stepShared on a key whose windows are not those of the shared debt s, which has the
-// plan (rate) from. The units of the debt count for the key until the window of either plan has ended.
+// stepOtherWindows decides on n units at the plan (rate) p, whose windows are not those of the plan from. It charges
+// nothing. The parameter s is a copy of the state of a key, which was last written at the plan from; stepOtherWindows
+// overwrites it.
 //
-// A charge keeps the units of all other keys, and gives the debt the plan whose window ends last. So no unit is forgotten
-// before the window ends for which it was granted.
-func (ps *ratePlans[S, C]) shareWindows(
-	v *Verdict, s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64, charge bool,
-) {
-	others, _ := from.config.Step(&s.state, from.config, now, 1, false)
-	switch {
-	case v.RetryAfter != 0 && ps.fits(s, p, now, n):
-		v.RetryAfter, v.ResetAfter = min(v.RetryAfter, others.ResetAfter), min(v.ResetAfter, others.ResetAfter)
-	case charge && v.RetryAfter == 0:
-		if from.config.Exceed(&s.state, now, n); v.ResetAfter > others.ResetAfter {
-			s.tag = p.id
-		}
-		then, _ := p.config.Step(&s.state, p.config, now, 1, false)
-		v.Left = max(then.Left, 0)
+// A charge would carry the units that count in the present window of the plan from into the present window of p. Until
+// there is a charge, they count until that window of the plan from has ended, and not longer.
+func (ps *ratePlans[S, C]) stepOtherWindows(
+	s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64,
+) (v Verdict, delay time.Duration) {
+	was, _ := from.config.Step(&s.state, from.config, now, 1, false)
+	p.config.Carry(&s.state, from.config, now)
+	v, delay = p.config.Step(&s.state, p.config, now, n, false)
+	v.ResetAfter = was.ResetAfter
+	if v.RetryAfter != 0 && v.RetryAfter != Never {
+		v.RetryAfter = was.ResetAfter
 	}
+	return v, delay
+}
+
+// chargeOtherWindows charges n units to the shared debt s, which was last written at the plan (rate) from. They are charged
+// at the plan p, whose windows are others, and the key has room for them. The debt keeps the units of all keys, and gets the
+// plan whose window ends last, so that no unit is forgotten before the window ends for which it was granted.
+func (ps *ratePlans[S, C]) chargeOtherWindows(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64) (v Verdict) {
+	was, old := *s, Verdict{}
+	old, _ = from.config.Step(&s.state, from.config, now, 1, false)
+	p.config.Carry(&s.state, from.config, now)
+	v, _ = p.config.Step(&s.state, p.config, now, n, true)
+	if s.tag = p.id; v.ResetAfter < old.ResetAfter {
+		*s, v.ResetAfter = was, old.ResetAfter
+		from.config.Exceed(&s.state, now, n)
+	}
+	return v
 }

@@ -283,7 +283,7 @@ var ratesMutants = []mutant{
 		by:  "^TestRetryAfterAtOtherRates$", why: "its units are fractions, which are rounded in another way",
 	},
 	{
-		name: "a young key stays young while it waits", file: "internal/engine/rated.go",
+		name: "a young key stays young while it waits", file: "internal/engine/warmup.go",
 		old: "return from.ages.Unused(&s.state, now.Add(wait))",
 		new: "return wait < 0",
 		by:  "^TestRetryAfterAtOtherRates$", why: "it becomes new before it owes nothing at the slower rate",

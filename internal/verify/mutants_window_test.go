@@ -177,27 +177,9 @@ var dialMutants = []mutant{
 		by:  "^TestUnitsOfYesterday$", why: "a window from the first use begins elsewhere",
 	},
 	{
-		name: "the units of the month before", file: "internal/engine/windows.go",
-		old: "&& !w.SameWindow(last, now) {",
-		new: "&& false {",
-		by:  "^TestBillingDayOfTheOwner$", why: "they are not of this month, so a denied request would be denied again",
-	},
-	{
-		name: "a new day begins a month", file: "internal/engine/windows.go",
-		old: "&& !w.SameWindow(last, now) {",
-		new: "{",
-		by:  "^TestBillingDay", why: "the units of this month count",
-	},
-	{
-		name: "units of another calendar are forgotten", file: "internal/engine/windows.go",
-		old: "w.dial.calendar.Alike(from.dial.calendar) && ",
-		new: "",
-		by:  "^TestUnitsOfYesterday$", why: "the count goes into the window that is current",
-	},
-	{
 		name: "a denial by the windows of the last charge", file: "internal/engine/rated.go",
-		old: "if p.debts == nil && !from.rate.sameWindows(p.rate) { // a charge",
-		new: "if false { // a charge",
+		old: "if otherWindows && p.ages == nil {",
+		new: "if false {",
 		by:  "^TestBillingDay", why: "a request would be granted without a charge",
 	},
 	{
@@ -208,21 +190,21 @@ var dialMutants = []mutant{
 	},
 	{
 		name: "a shared month of the first day", file: "internal/engine/windows.go",
-		old: "v.ResetAfter > others.ResetAfter {",
-		new: "false {",
+		old: "v.ResetAfter < old.ResetAfter {",
+		new: "true {",
 		by:  "^TestSharedWindowsOfSeveralDays$", why: "the month of the key may end later",
 	},
 	{
 		name: "a shared month of the last day", file: "internal/engine/windows.go",
-		old: "v.ResetAfter > others.ResetAfter {",
-		new: "true {",
+		old: "v.ResetAfter < old.ResetAfter {",
+		new: "false {",
 		by:  "^TestSharedWindowsOfSeveralDays$", why: "the month of the others may end later",
 	},
 	{
 		name: "a denied key waits for its own month", file: "internal/engine/windows.go",
-		old: "min(v.RetryAfter, others.ResetAfter), min",
-		new: "max(v.RetryAfter, 0), min",
-		by:  "^TestSharedWindowsOfSeveralDays$", why: "the month of the shared debt ends first",
+		old: "v.RetryAfter = was.ResetAfter",
+		new: "_ = was",
+		by:  "^TestSharedWindowsOfSeveralDays$|^TestBillingDay", why: "its units count until the month of their charge ends",
 	},
 	{
 		name: "a process alone does not know the begin", file: "internal/engine/keys.go",
@@ -286,8 +268,8 @@ var dialMutants = []mutant{
 	},
 	{
 		name: "the change of a rule keeps the instant", file: "fixedwindow.go",
-		old: "*s = fixedWindowState{now, c.Carried(",
-		new: "*s = fixedWindowState{s.last, c.Carried(",
+		old: "used, _ := from.Current(now, s.last, s.used)\n\t\t*s = fixedWindowState{now, used}",
+		new: "used, _ := from.Current(now, s.last, s.used)\n\t\t*s = fixedWindowState{s.last, used}",
 		by:  "^TestChangeToAnotherWindow$", why: "the count goes into the window of now",
 	},
 }

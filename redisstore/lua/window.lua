@@ -98,12 +98,8 @@ local function keep_count(s, now, used, begin, ends)
   s.last = s.per and s.begin or now
 end
 
--- months returns the first word of a stored state without the day on which a month begins.
-local function months(window) return (window:gsub('_from_day_%d+', '')) end
-
 -- adopt changes s to the windows in c, and reports whether these are others. The count of the old
--- window becomes the count of the new window that contains now. But if only the day on which a month begins
--- is another, the units count only if the last of them was charged in the new month.
+-- window becomes the count of the new window that contains now.
 function fixed.adopt(s, c, now)
   now = max(now, s.last)
   if s.window == c.window and s.per == c[2] then
@@ -111,12 +107,9 @@ function fixed.adopt(s, c, now)
     return false
   end
   s.dropped, s.marked = s.dropped or s.marked, nil -- units of a window that has another length now cannot be told apart
-  local used, last = fixed.used(s, c, now), s.last
-  local alike = not s.per and not c[2] and months(s.window) == months(c.window)
+  local used = fixed.used(s, c, now)
   s.window, s.per, s.begin, s.ends = c.window, c[2], nil, nil
-  local begin, ends = fixed.span(s, c, now)
-  if alike and last < begin then used = 0 end
-  keep_count(s, now, used, begin, ends)
+  keep_count(s, now, used, fixed.span(s, c, now))
   return true
 end
 
