@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/accesslog"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/replay"
 )
@@ -183,7 +184,7 @@ func printExplanation(t *terminal, e *ratelimit.Explanation, at time.Time) error
 		if r.RateFrom != "rule" {
 			rate += ", by its " + string(r.RateFrom)
 		}
-		p.line("  limit  %s, at most %d in %s", rate, r.MaxIn, span(r.Rate))
+		p.line("  limit  %s, at most %d in %s", rate, r.MaxIn, calendar.LengthAt(string(r.Rate.Window), r.Rate.Per, at))
 		p.line("  state  %s: %d of %d left, %s", stateText(string(r.AnsweredBy)), r.Result.Remaining, r.Result.Limit, answer(r.Result))
 		p.line("         as new after %s", wait(r.Result.ResetAfter))
 		if r.Err != nil {
@@ -192,14 +193,6 @@ func printExplanation(t *terminal, e *ratelimit.Explanation, at time.Time) error
 	}
 	_, err := io.WriteString(t.out, p.String())
 	return err
-}
-
-// span returns the text for the length of the interval to which RuleExplanation.MaxIn belongs.
-func span(r ratelimit.Rate) string {
-	if r.Per == 0 {
-		return "a time as long as the present window"
-	}
-	return r.Per.String()
 }
 
 // notAsked returns a text that says why the rule r does not decide on the request.
