@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
-	"github.com/ratelimit-go/ratelimit/internal/calendar"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/accesslog"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/replay"
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
 )
 
 var explainCommand = command{

@@ -82,7 +82,7 @@ func TestExplainWindows(t *testing.T) {
   {"endpoint": "/b", "algorithm": "FixedWindow", "rate": "500/day from first"}]}`}
 	for _, row := range []struct{ endpoint, limit, state string }{
 		{"/a", "FixedWindow 10000/month Europe/Berlin, at most 30000 in 745h0m0s", "as new after 515h0m0s"},
-		{"/b", "FixedWindow 500/day from first, at most 1000 in 24h0m0s", "as new after 24h0m0s"},
+		{"/b", "FixedWindow 500/d from first, at most 1000 in 24h0m0s", "as new after 24h0m0s"},
 	} {
 		got := runIn(t, files, strings.Fields("explain months.json -client x -at 2026-10-10T12:00:00Z -endpoint "+row.endpoint)...)
 		require.Equal(t, exitOK, got.code, got.err)
