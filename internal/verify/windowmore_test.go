@@ -55,6 +55,47 @@ func TestOverrideKeepsTheWindow(t *testing.T) {
 	}
 }
 
+// TestUnitsOfYesterday changes the rate of a rule a day after the last grant, while its window lasts. The units then count in
+// the new window, although they were charged before it began.
+func TestUnitsOfYesterday(t *testing.T) {
+	start := utcHour(2026, time.October, 23, 13)
+	clock := ratelimit.NewFakeClock(start)
+	for from, to := range map[string]string{
+		"10/month": "10/day UTC", "10/year": "10/day Europe/Berlin", "10/week UTC": "10/24h", "10/24h from first": "10/24h",
+		"10/168h": "10/day UTC", "10/48h from first": "10/day UTC", "10/month Asia/Tokyo": "10/h from first",
+	} {
+		onMemory(t, clock, func(t *testing.T, opts []ratelimit.Option) {
+			clock.Set(start)
+			old, err := ratelimit.ParseRate(from)
+			require.NoError(t, err)
+			rate, err := ratelimit.ParseRate(to)
+			require.NoError(t, err)
+			l, err := ratelimit.New([]ratelimit.Rule{fixedRule(old)}, nil, opts...)
+			require.NoError(t, err)
+			tryN(t, l, "", 3)
+			clock.Advance(23 * time.Hour)
+			require.NoError(t, l.UpdateRate("r", rate))
+			require.Equal(t, 6, tryN(t, l, "", 1).Remaining, "%s to %s", from, to)
+		})
+	}
+}
+
+// TestFirstWindowAfterItCameBack gives all units of a window back. The next unit then begins a window of the full length.
+func TestFirstWindowAfterItCameBack(t *testing.T) {
+	clock := ratelimit.NewFakeClock(utcHour(2026, time.October, 23, 13))
+	onMemory(t, clock, func(t *testing.T, opts []ratelimit.Option) {
+		l, err := ratelimit.New([]ratelimit.Rule{fixedRule(ratelimit.Rate{Requests: 10, Per: time.Hour, Window: "first"})}, nil, opts...)
+		require.NoError(t, err)
+		held, err := l.Reserve(t.Context(), ratelimit.Request{Client: "a", Endpoint: "/"}, time.Hour)
+		require.NoError(t, err)
+		clock.Advance(20 * time.Minute)
+		require.NoError(t, held.Cancel())
+		require.Equal(t, grantBy(10, 9, time.Hour), tryN(t, l, "", 1))
+		clock.Advance(time.Minute)
+		require.Equal(t, grantBy(10, 8, 59*time.Minute), tryN(t, l, "", 1))
+	})
+}
+
 // TestSharedWindow has a limiter that keeps one key. The other keys share a window. A key that then gets a place of its
 // own goes on in that window: it has what the others have used, and the same begin.
 func TestSharedWindow(t *testing.T) {
