@@ -668,7 +668,7 @@ func TestNewFromConfig(t *testing.T) {
 		{nil, nil, "ratelimit: configs is empty: must have at least one config, or there be a default config", "nothing at all"},
 		{[]map[string]any{config("/a", "1/x")}, []ratelimit.Option{ratelimit.WithMaxKeys(0)},
 			"ratelimit: maxKeys is 0: must be at least 1\nratelimit: configs[0].algoConfig.rate is \"1/x\": its time must be in ns, us, ms, s, m " +
-				"(minutes), h, d or w", "options and rules"},
+				"(minutes), h, d or w, or be \"month\" or \"year\"", "options and rules"},
 	} {
 		l, err := ratelimit.NewFromConfig(tt.configs, nil, tt.opts...)
 		assert.Nil(t, l, tt.why)

@@ -74,7 +74,7 @@ func Parse(text string) (Window, error) {
 	}
 	words := strings.Fields(text)
 	if len(words) == 0 {
-		return Window{}, nil
+		return Window{}, &Error{PartForm, Form}
 	}
 	unit, rest, day := words[0], words[1:], 1
 	if len(rest) > 0 && rest[0] == "from" {
@@ -220,7 +220,7 @@ func unitOf(name string) (unit, error) {
 	}
 	reason := `must be "day", "week", "month" or "year"`
 	if length, ok := fixed[name]; ok {
-		reason += ": " + length + " has the same length everywhere, so it is given as Per without a Window"
+		reason += ": " + length + " has the same length everywhere, so it is a length of time without a zone"
 	} else if near := confmap.Nearest(name, unitNames); near != "" {
 		reason = "is unknown; did you mean " + confmap.Quote(near) + "?"
 	}

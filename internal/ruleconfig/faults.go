@@ -103,7 +103,7 @@ func windowFaults(r ratetext.Rate) []Fault {
 	if r.Window == "" {
 		return nil
 	}
-	return []Fault{{"window", windowOf(r), "must be left out: only a FixedWindow has other windows"}}
+	return []Fault{{"window", windowOf(r), "needs the algorithm FixedWindow: no other counts in such windows"}}
 }
 
 // windowOf returns the Window of r as the value of a Fault.
