@@ -59,10 +59,24 @@ func (row codesRow) run(t *testing.T) {
 	})
 }
 
+// windowsOf returns a rule that counts in fixed windows.
+func windowsOf(per time.Duration, w ratelimit.Window) []ratelimit.Rule {
+	return []ratelimit.Rule{{Endpoint: "/a", Algorithm: window, Rate: ratelimit.Rate{Requests: 10, Per: per, Window: w}}}
+}
+
 func TestCodes(t *testing.T) {
 	for _, row := range []codesRow{
 		{"nothing", lint.Options{}, nil, []ratelimit.Rule{{Endpoint: "/a", Rate: perMinute}}, nil},
 		{"attempts", lint.Options{}, nil, []ratelimit.Rule{{Endpoint: "/v1/Login", Algorithm: window, Rate: perMinute}}, []string{"RL001 0"}},
+		{"weeks since the epoch", lint.Options{}, nil, windowsOf(7*24*time.Hour, ""), []string{"RL002 0", "RL017 0"}},
+		{"30 days since the epoch", lint.Options{}, nil, windowsOf(30*24*time.Hour, ""), []string{"RL002 0", "RL017 0"}},
+		{"31 days since the epoch", lint.Options{}, nil, windowsOf(31*24*time.Hour, ""), []string{"RL002 0", "RL017 0"}},
+		{"365 days since the epoch", lint.Options{}, nil, windowsOf(365*24*time.Hour, ""), []string{"RL002 0", "RL017 0"}},
+		{"two weeks", lint.Options{}, nil, windowsOf(14*24*time.Hour, ""), []string{"RL002 0"}},
+		{"30 days from the first use", lint.Options{}, nil, windowsOf(30*24*time.Hour, "first"), []string{"RL002 0"}},
+		{"a month", lint.Options{}, nil, windowsOf(0, "month Europe/Berlin"), []string{"RL002 0"}},
+		{"30 days of a bucket", lint.Options{}, nil,
+			[]ratelimit.Rule{{Endpoint: "/a", Rate: ratelimit.Rate{Requests: 10, Per: 30 * 24 * time.Hour}}}, nil},
 		{"attempts in a log", lint.Options{}, nil, []ratelimit.Rule{{Endpoint: "/login", Algorithm: log, Rate: perMinute}}, nil},
 		{"a window", lint.Options{}, nil, []ratelimit.Rule{{Endpoint: "/a", Algorithm: window, Rate: perMinute}}, []string{"RL002 0"}},
 		{"30 days", lint.Options{}, nil, []ratelimit.Rule{
