@@ -41,8 +41,7 @@ type Rate struct {
 //
 // A calendar has the days, weeks, months or years of a time zone, or of UTC if its text names none. A date begins at the
 // first instant from which on the local date is never before it: mostly at midnight. So a day may have 23 or 25 hours.
-// The zone is loaded from the time zone database of the machine. Where there is none, as in a container that has only the
-// program, the program must import the package time/tzdata; otherwise [Rate.Validate] returns an error that says so.
+// The zone is loaded from the time zone database of the machine. If it has none, the program must import time/tzdata.
 type Window string
 
 // Calendar returns the [Window] of a calendar: its unit is "day", "week" (from Monday), "month" or "year", and its zone a
@@ -107,8 +106,7 @@ func (r Rate) bucket() (exact.Bucket, error) {
 // [ErrInvalidConfig].
 //
 // Rates with a [Window] are spelled "10000/month", "10000/month from day 15 Europe/Berlin", "1000/week UTC" or "500/day from
-// first". But "100/day" and "100/week" have none: their windows last 24 hours and 7 days, from multiples since the Unix epoch.
-// A week of "100/week" begins on Thursday, as the epoch did, and a week of "100/week UTC" on Monday.
+// first". But "100/day" and "100/week" have none: they mean 24 hours, and 7 days from a Thursday, as the Unix epoch was one.
 func ParseRate(s string) (Rate, error) {
 	r, err := ratetext.Parse(s)
 	if err != nil {

@@ -78,6 +78,9 @@ func Parse(text string) (Window, error) {
 	}
 	unit, rest, day := words[0], words[1:], 1
 	if len(rest) > 0 && rest[0] == "from" {
+		if unit == first { // "first from day 1" too, which Text returns for a unit that no calendar has
+			return Window{}, &Error{PartDay, onlyMonth}
+		}
 		if len(rest) < 3 || rest[1] != "day" {
 			return Window{}, &Error{PartForm, Form}
 		}
@@ -111,7 +114,7 @@ func New(unit string, day int, zone string) (Window, error) {
 	case u == noUnit && zone != "":
 		return Window{}, &Error{PartZone, "must be left out: only a day, week, month or year has a zone"}
 	case u != month && day != 1:
-		return Window{}, &Error{PartDay, "must be left out: only a month can begin on another day"}
+		return Window{}, &Error{PartDay, onlyMonth}
 	case day < 1 || day > maxDay:
 		return Window{}, &Error{PartDay, dayForm}
 	case unit == "":
@@ -159,6 +162,8 @@ func LengthAt(text string, per time.Duration, t time.Time) time.Duration {
 
 // maxDay is the last day of the month that every month has.
 const maxDay = 28
+
+const onlyMonth = "must be left out: only a month can begin on another day"
 
 var dayForm = fmt.Sprintf("must be from 1 to %d: not every month has a later day", maxDay)
 

@@ -71,6 +71,7 @@ func TestParseErrors(t *testing.T) {
 		{"month from day 99999999999999999999", PartDay, "its day must be from 1 to 28: not every month has a later day"},
 		{"week from day 2", PartDay, "its day must be left out: only a month can begin on another day"},
 		{"first from day 2", PartDay, "its day must be left out: only a month can begin on another day"},
+		{"first from day 1", PartDay, "its day must be left out: only a month can begin on another day"},
 		{"first Europe/Berlin", PartZone, "its zone must be left out: only a day, week, month or year has a zone"},
 		{" \n", PartForm, Form},
 		{"month from 15", PartForm, Form},

@@ -17,8 +17,11 @@ func RateFaults(r ratetext.Rate) (faults []Fault) {
 		faults = append(faults, Fault{"requests", r.Requests, "must be at least 1"})
 	}
 	w, err := calendar.Parse(r.Window)
-	if err != nil {
+	switch {
+	case err != nil:
 		faults = append(faults, Fault{"window", windowOf(r), err.Error()})
+	case r.Window != w.String(): // rates that mean the same are equal by ==
+		faults = append(faults, Fault{"window", windowOf(r), "must be written " + confmap.Quote(w.String())})
 	}
 	switch {
 	case w.Calendar() != nil && r.Per != 0:
