@@ -15,8 +15,8 @@ import (
 // A Rate is a limit: Requests units are granted every Per, such as 100 a minute, or in each window of a calendar, such
 // as 10,000 a month.
 //
-// [PerSecond], [PerMinute], [PerHour], [PerDay] and [ParseRate] make a Rate. Rates can be compared with ==. The zero
-// Rate is invalid.
+// [PerSecond], [PerMinute], [PerHour], [PerDay] and [ParseRate] make a Rate. For 10,000 a month, it is
+// Rate{Requests: 10000, Window: Calendar("month", "Europe/Berlin")}. Rates can be compared with ==. The zero Rate is invalid.
 type Rate struct {
 	// Requests is how many units are granted every Per. It is at least 1.
 	Requests int
@@ -29,7 +29,7 @@ type Rate struct {
 	Burst int
 
 	// Window says which windows of time a [FixedWindow] counts in. Empty means those that begin at the multiples of Per
-	// since the Unix epoch. The other algorithms have no other windows.
+	// since the Unix epoch. Only a FixedWindow may have other windows.
 	Window Window
 }
 
@@ -37,11 +37,11 @@ type Rate struct {
 // [Monthly] returns, such as "month from day 15 Europe/Berlin".
 //
 // With "first", the windows of a key last [Rate.Per], and each begins with the first unit granted after the end of the
-// one before. A window to which all units were given back has not begun.
+// one before. If all units of a window are given back, it has not begun.
 //
 // A calendar has the days, weeks, months or years of a time zone, or of UTC if its text names none. A date begins at the
 // first instant from which on the local date is never before it: mostly at midnight. So a day may have 23 or 25 hours.
-// The zone is loaded from the time zone database of the machine, or from the package time/tzdata.
+// The zone is loaded from the time zone database of the machine. If it has none, the program must import time/tzdata.
 type Window string
 
 // Calendar returns the [Window] of a calendar: its unit is "day", "week" (from Monday), "month" or "year", and its zone a
@@ -106,7 +106,7 @@ func (r Rate) bucket() (exact.Bucket, error) {
 // [ErrInvalidConfig].
 //
 // Rates with a [Window] are spelled "10000/month", "10000/month from day 15 Europe/Berlin", "1000/week UTC" or "500/day from
-// first". But "100/day" and "100/week" have none: their windows last 24 hours and 7 days, from multiples since the Unix epoch.
+// first". But "100/day" and "100/week" have none: they mean 24 hours, and 7 days from a Thursday, as the Unix epoch was one.
 func ParseRate(s string) (Rate, error) {
 	r, err := ratetext.Parse(s)
 	if err != nil {

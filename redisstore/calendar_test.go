@@ -490,9 +490,9 @@ func TestWindowSupports(t *testing.T) {
 	}{
 		{fixed, monthly(10), ""},
 		{fixed, firstUse(10), ""},
-		{ratelimit.AlgorithmSlidingWindowLog, firstUse(10), "window must be left out: only a FixedWindow has other windows"},
-		{ratelimit.AlgorithmTokenBucket, monthly(10), "window must be left out: only a FixedWindow has other windows"},
-		{ratelimit.AlgorithmInFlight, firstUse(10), "window must be left out: only a FixedWindow has other windows"},
+		{ratelimit.AlgorithmSlidingWindowLog, firstUse(10), "window needs the algorithm FixedWindow: no other counts in such windows"},
+		{ratelimit.AlgorithmTokenBucket, monthly(10), "window needs the algorithm FixedWindow: no other counts in such windows"},
+		{ratelimit.AlgorithmInFlight, firstUse(10), "window needs the algorithm FixedWindow: no other counts in such windows"},
 		{fixed, ratelimit.Rate{Requests: 1, Per: 1500, Window: "first"}, "whole microseconds"},
 		{fixed, ratelimit.Rate{Requests: 1, Per: time.Hour, Window: "month"}, "per must be 0"},
 		{fixed, ratelimit.Rate{Requests: 1, Window: "month Europe/Brelin"}, "Europe/Berlin"},

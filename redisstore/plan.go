@@ -98,7 +98,7 @@ func planOf(a ratelimit.Algorithm, r ratelimit.Rate) (plan, error) {
 		return plan{}, err
 	}
 	if r.Window != "" && kind != 'f' {
-		return plan{}, unsupported("window", r.Window, "must be left out: only a FixedWindow has other windows")
+		return plan{}, unsupported("window", r.Window, "needs the algorithm FixedWindow: no other counts in such windows")
 	}
 	if kind == 't' || kind == 'l' {
 		return bucketPlan(kind, r)

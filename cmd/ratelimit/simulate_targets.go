@@ -21,6 +21,10 @@ func (s *simulation) useAlgorithms(rate, names string) (err error) {
 	}
 	s.limit = s.limited.String()
 	all := ratelimit.Algorithms()
+	if s.limited.Window != "" {
+		all = []ratelimit.Algorithm{ratelimit.AlgorithmFixedWindow}
+		s.limit += "; only FixedWindow has such windows"
+	}
 	var chosen []ratelimit.Algorithm
 	for _, name := range listed(names) {
 		var a ratelimit.Algorithm
@@ -104,6 +108,9 @@ func (s *simulation) setSend(text string) (err error) {
 	case text != "":
 		if s.send, err = rateOf("-send", text); err != nil {
 			return err
+		}
+		if s.send.Window != "" { // clients send evenly, and not by a calendar
+			return usageError(fmt.Sprintf("-send is %q: must be a number in a length of time, such as \"120/m\" or \"20000/30d\"", text))
 		}
 	case s.limited == (ratelimit.Rate{}):
 		s.send = ratelimit.PerMinute(120).WithBurst(20)

@@ -74,10 +74,13 @@ func Parse(text string) (Window, error) {
 	}
 	words := strings.Fields(text)
 	if len(words) == 0 {
-		return Window{}, nil
+		return Window{}, &Error{PartForm, Form}
 	}
 	unit, rest, day := words[0], words[1:], 1
 	if len(rest) > 0 && rest[0] == "from" {
+		if unit == first { // "first from day 1" too, which Text returns for a unit that no calendar has
+			return Window{}, &Error{PartDay, onlyMonth}
+		}
 		if len(rest) < 3 || rest[1] != "day" {
 			return Window{}, &Error{PartForm, Form}
 		}
@@ -111,7 +114,7 @@ func New(unit string, day int, zone string) (Window, error) {
 	case u == noUnit && zone != "":
 		return Window{}, &Error{PartZone, "must be left out: only a day, week, month or year has a zone"}
 	case u != month && day != 1:
-		return Window{}, &Error{PartDay, "must be left out: only a month can begin on another day"}
+		return Window{}, &Error{PartDay, onlyMonth}
 	case day < 1 || day > maxDay:
 		return Window{}, &Error{PartDay, dayForm}
 	case unit == "":
@@ -159,6 +162,8 @@ func LengthAt(text string, per time.Duration, t time.Time) time.Duration {
 
 // maxDay is the last day of the month that every month has.
 const maxDay = 28
+
+const onlyMonth = "must be left out: only a month can begin on another day"
 
 var dayForm = fmt.Sprintf("must be from 1 to %d: not every month has a later day", maxDay)
 
@@ -220,7 +225,7 @@ func unitOf(name string) (unit, error) {
 	}
 	reason := `must be "day", "week", "month" or "year"`
 	if length, ok := fixed[name]; ok {
-		reason += ": " + length + " has the same length everywhere, so it is given as Per without a Window"
+		reason += ": " + length + " has the same length everywhere, so it is a length of time without a zone"
 	} else if near := confmap.Nearest(name, unitNames); near != "" {
 		reason = "is unknown; did you mean " + confmap.Quote(near) + "?"
 	}

@@ -29,6 +29,9 @@ const unlimited = "unlimited"
 // Form is the reason in the error for a text that is not in one of the known forms.
 const Form = `must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`
 
+// WindowForm is the reason in the error for a text that has a word such as "from" in a wrong place.
+const WindowForm = `must look like "1000/month", "1000/month from day 15 Europe/Berlin" or "1000/day from first"`
+
 // TooLong is the reason in the error for a length of time that a time.Duration cannot hold.
 const TooLong = "must be at most 292 years"
 
@@ -64,10 +67,14 @@ func Parse(s string) (Rate, error) {
 }
 
 // misspelt returns the rate that s was probably meant to be, such as 100/m burst 20 for
-// "100/M, burst=20". It reports whether there is one.
+// "100/M, burst=20", or 500/d from first for "500/day first". It reports whether there is one.
 func misspelt(s string) (Rate, bool) {
 	if len(s) > longestCompared {
 		return Rate{}, false
+	}
+	if text, _, ok := strings.Cut(strings.ToLower(s), " first"); ok {
+		r, err := parse(strings.TrimSuffix(strings.TrimRight(text, " ,"), " from") + fromFirst)
+		return r, err == nil
 	}
 	text, burst, ok := strings.Cut(strings.ToLower(s), "burst")
 	if !ok {
@@ -114,23 +121,34 @@ const fromFirst = " from first"
 func parseWindow(text string) (per time.Duration, window string, err error) {
 	text = strings.TrimSpace(text)
 	unit, rest, _ := strings.Cut(text, " ")
-	switch length, fromFirst := strings.CutSuffix(text, fromFirst); {
-	case fromFirst:
-		per, err = ParsePer(length)
-		window = calendar.First.String()
-	case calendar.IsUnit(unit) && (rest != "" || units[unit] == 0): // a day or a week without a zone is a length of time
-		w, err := calendar.Parse(text)
-		return 0, w.String(), err
-	default:
-		if per, err = ParsePer(text); err != nil && meansCalendar(unit, rest) {
-			_, err = calendar.Parse(text)
-			return 0, "", err
+	if length, ok := strings.CutSuffix(text, fromFirst); ok {
+		if per, err = ParsePer(length); err != nil {
+			return 0, "", fmt.Errorf(`its time before "from first" %w`, err)
 		}
+		return per, calendar.First.String(), nil
 	}
-	if err != nil {
-		return 0, "", fmt.Errorf("its time %w", err)
+	if calendar.IsUnit(unit) && (rest != "" || units[unit] == 0) { // a day or a week without a zone is a length of time
+		return parseCalendar(text)
 	}
-	return per, window, nil
+	per, err = ParsePer(text)
+	switch {
+	case err == nil:
+		return per, "", nil
+	case meansCalendar(unit, rest):
+		return parseCalendar(text)
+	case errors.Is(err, errUnit):
+		return 0, "", fmt.Errorf(`its time %w, or be "month" or "year"`, err)
+	}
+	return 0, "", fmt.Errorf("its time %w", err)
+}
+
+// parseCalendar returns the Window that text describes. Its Per is 0.
+func parseCalendar(text string) (per time.Duration, window string, err error) {
+	w, err := calendar.Parse(text)
+	if e := new(calendar.Error); errors.As(err, &e) && e.Part == calendar.PartForm {
+		err = errors.New(WindowForm)
+	}
+	return 0, w.String(), err
 }
 
 // meansCalendar reports whether a wrong text, of which unit is the first word, was probably meant to be that of
@@ -171,7 +189,7 @@ func ParsePer(s string) (time.Duration, error) {
 		}
 		unit, ok := units[rest[:end]]
 		if !ok {
-			return 0, errors.New(`must be in ns, us, ms, s, m (minutes), h, d or w`)
+			return 0, errUnit
 		}
 		rest = strings.TrimLeft(rest[end:], " ")
 		d, err := scaled(number, unit)
@@ -189,7 +207,10 @@ func ParsePer(s string) (time.Duration, error) {
 	return sum, nil
 }
 
-var errTooLong = errors.New(TooLong)
+var (
+	errTooLong = errors.New(TooLong)
+	errUnit    = errors.New("must be in ns, us, ms, s, m (minutes), h, d or w")
+)
 
 // scaled returns the product of number and unit, or an error if that is not a whole number of
 // nanoseconds. number must have only digits and points.

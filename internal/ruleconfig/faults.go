@@ -17,8 +17,11 @@ func RateFaults(r ratetext.Rate) (faults []Fault) {
 		faults = append(faults, Fault{"requests", r.Requests, "must be at least 1"})
 	}
 	w, err := calendar.Parse(r.Window)
-	if err != nil {
+	switch {
+	case err != nil:
 		faults = append(faults, Fault{"window", windowOf(r), err.Error()})
+	case r.Window != w.String(): // rates that mean the same are equal by ==
+		faults = append(faults, Fault{"window", windowOf(r), "must be written " + confmap.Quote(w.String())})
 	}
 	switch {
 	case w.Calendar() != nil && r.Per != 0:
@@ -103,7 +106,7 @@ func windowFaults(r ratetext.Rate) []Fault {
 	if r.Window == "" {
 		return nil
 	}
-	return []Fault{{"window", windowOf(r), "must be left out: only a FixedWindow has other windows"}}
+	return []Fault{{"window", windowOf(r), "needs the algorithm FixedWindow: no other counts in such windows"}}
 }
 
 // windowOf returns the Window of r as the value of a Fault.

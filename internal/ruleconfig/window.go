@@ -1,6 +1,8 @@
 package ruleconfig
 
 import (
+	"strings"
+
 	"github.com/ratelimit-go/ratelimit/internal/calendar"
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
@@ -47,7 +49,8 @@ func (r *rateReader) calendar() {
 	w, err := calendar.New(name, day, zone)
 	if err != nil {
 		field := map[calendar.Part]string{calendar.PartZone: "zone", calendar.PartDay: "firstDay"}[err.(*calendar.Error).Part]
-		r.Reject(r.node.Field(field), r.node.Describe(field), err.(*calendar.Error).Reason)
+		reason := strings.TrimPrefix(err.(*calendar.Error).Reason, "is ") // the error has an "is" before the value
+		r.Reject(r.node.Field(field), r.node.Describe(field), reason)
 		return
 	}
 	if length, given := r.node.First(windowFields[:2]); given != (w == calendar.First) {
