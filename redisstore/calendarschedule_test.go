@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 	_ "time/tzdata" // for machines without time zone data
@@ -204,8 +205,16 @@ func (p *calendarPlay) play() {
 	p.look(p.r.IntN(len(p.keys)))
 }
 
-// move moves the clock, sometimes, and drops the reservations whose term is over.
+// expire drops the reservations whose term is over. A term that is over stays so when the clock steps back.
+func (p *calendarPlay) expire() {
+	now := p.clock.Now()
+	p.open = slices.DeleteFunc(p.open, func(o openReservation) bool { return now.After(o.until) })
+}
+
+// move moves the clock, sometimes.
 func (p *calendarPlay) move() {
+	p.expire() // the clock may have moved since the last step, too
+	defer p.expire()
 	random := func(most time.Duration) time.Duration { return time.Duration(p.r.Int64N(int64(most/p.tick))) * p.tick }
 	switch p.r.IntN(12) {
 	case 0, 1:
@@ -223,13 +232,6 @@ func (p *calendarPlay) move() {
 		p.back++
 		p.clock.Advance(-random([]time.Duration{time.Hour, 30 * time.Hour, 1000 * time.Hour}[p.r.IntN(3)]))
 	}
-	kept := p.open[:0]
-	for _, o := range p.open {
-		if !p.clock.Now().After(o.until) {
-			kept = append(kept, o)
-		}
-	}
-	p.open = kept
 }
 
 // take reserves n units of a key, and requires the answer of the model.
@@ -262,7 +264,7 @@ func (p *calendarPlay) settle() {
 	p.settled++
 	i := p.r.IntN(len(p.open))
 	o := p.open[i]
-	p.open = append(p.open[:i], p.open[i+1:]...)
+	p.open = slices.Delete(p.open, i, i+1)
 	n := p.r.IntN(o.n + 1)
 	switch p.r.IntN(4) {
 	case 0:
@@ -367,4 +369,42 @@ func (k *firstKey) Reserve(at time.Time, n int) (res ratelimit.Result, settle fu
 		res.ResetAfter = end.Sub(at)
 	}
 	return res, settle
+}
+
+// TestZoneDataChanges is the attack on a key that lives across a change of zone data: a process with older data has charged
+// it, by which clocks are not set in Cairo. The older end of a window holds for a key that was charged in it, if it is later
+// than the newer one; if it is sooner, the newer one holds. So no key is granted more than the limit in a day.
+func TestZoneDataChanges(t *testing.T) {
+	client := startReal(t).client(t)
+	for _, c := range []struct{ begin, oldEnd, newEnd, denied, granted, why string }{
+		{"2024-04-25T22:00:00Z", "2024-04-26T22:00:00Z", "2024-04-26T21:00:00Z", "2024-04-26T21:59:59.999999Z", "2024-04-26T22:00:00Z",
+			"the day has 23 hours by the newer data"},
+		{"2024-10-30T21:00:00Z", "2024-10-31T21:00:00Z", "2024-10-31T22:00:00Z", "2024-10-31T21:59:59.999999Z", "2024-10-31T22:00:00Z",
+			"the day has 25 hours by the newer data"},
+	} {
+		at := func(text string) time.Time {
+			u, err := time.Parse(time.RFC3339Nano, text)
+			require.NoError(t, err)
+			return u
+		}
+		clock := ratelimit.NewFakeClock(at(c.begin).Add(time.Hour))
+		s := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))
+		rate := ratelimit.Rate{Requests: 3, Window: "day Africa/Cairo"}
+		u := ask(fixed, rate, 1)
+		u.Rule = c.why
+		state := fmt.Sprintf("day_Africa/Cairo %d 0 3 %d %d", clock.Now().Unix(), at(c.begin).Unix(), at(c.oldEnd).Unix())
+		require.NoError(t, client.Set(t.Context(), s.KeyOf(u), state, 0).Err())
+		clock.Set(at(c.denied))
+		wait := time.Microsecond
+		require.Equal(t, ratelimit.Result{Limit: 3, RetryAfter: wait, ResetAfter: wait}, take(t, s, u), c.why)
+		clock.Set(at(c.granted))
+		require.Equal(t, 2, take(t, s, u).Remaining, c.why)
+
+		other := u
+		other.Rule += ", another key"
+		clock.Set(at(c.newEnd).Add(-time.Microsecond))
+		require.Equal(t, ratelimit.Result{Allowed: true, Limit: 3, Remaining: 2, ResetAfter: wait}, take(t, s, other), c.why)
+		clock.Set(at(c.newEnd))
+		require.Equal(t, 2, take(t, s, other).Remaining, "%s: a key without a state has the newer edges", c.why)
+	}
 }

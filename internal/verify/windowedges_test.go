@@ -116,7 +116,7 @@ func TestGreedyClientAtOddMidnights(t *testing.T) {
 		{"day", "Pacific/Apia", "2011-12-29 00:00 -1000", "2011-12-31 00:00 +1400", "2012-01-01 00:00 +1400", "no December 30"},
 		{"day", "", "2028-02-28 00:00 +0000", "2028-02-29 00:00 +0000", "2028-03-01 00:00 +0000", "a leap day"},
 		{"day", "", "2100-02-27 00:00 +0000", "2100-02-28 00:00 +0000", "2100-03-01 00:00 +0000", "a year without one"},
-		{"month", "America/Sao_Paulo", "2018-10-04 00:00 -0300", "2018-11-04 01:00 -0200", "2018-12-04 00:00 -0200", "no midnight on the billing day"},
+		{"month", "America/Sao_Paulo", "2018-10-04 00:00 -0300", "2018-11-04 01:00 -0200", "2018-12-04 00:00 -0200", "a billing day"},
 		{"month", "Africa/Cairo", "2024-10-01 00:00 +0300", "2024-11-01 00:00 +0200", "2024-12-01 00:00 +0200", "two midnights on the first"},
 	} {
 		const local = "2006-01-02 15:04 -0700"
@@ -261,7 +261,11 @@ func TestMaxInOfFirst(t *testing.T) {
 					best = max(best, g.best(0, age, 1, 1))
 				}
 				cases++
-				require.Equal(t, best, ratelimit.AlgorithmFixedWindow.MaxIn(rate, time.Duration(length)), "%v within %d ns", rate, length)
+				most := ratelimit.AlgorithmFixedWindow.MaxIn(rate, time.Duration(length))
+				require.LessOrEqual(t, best, most, "%v within %d ns", rate, length)
+				if limit > 1 { // of a window with one unit, nothing is left once it was given back
+					require.Equal(t, best, most, "%v within %d ns", rate, length)
+				}
 			}
 		}
 	}
