@@ -26,13 +26,25 @@ func parseCalendar(w ratelimit.Window) calendar {
 		words = words[3:]
 	}
 	if len(words) > 0 {
-		zone, err := time.LoadLocation(words[0])
-		if err != nil {
-			panic(err) // the rate of a model must be valid
-		}
-		c.zone = zone
+		c.zone = zoneNamed(words[0])
 	}
 	return c
+}
+
+// zones has the zones that were loaded before, by their names.
+var zones sync.Map
+
+// zoneNamed returns the time zone with this name.
+func zoneNamed(name string) *time.Location {
+	if known, ok := zones.Load(name); ok {
+		return known.(*time.Location)
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		panic(err) // the rate of a model must be valid
+	}
+	zones.Store(name, zone)
+	return zone
 }
 
 // edges returns the begin and the end of the window that contains the instant u, all in nanoseconds since the Unix epoch.
