@@ -432,6 +432,23 @@ func TestFurtherUnitsAfterTheCalendarChanged(t *testing.T) {
 	}
 }
 
+// TestFurtherUnitsOfAnUnusedKey charges further units to a key whose units were all given back, from a process whose clock is
+// off. The key keeps its window: with the edges of the process, it would have had one without a length, and no answer.
+func TestFurtherUnitsOfAnUnusedKey(t *testing.T) {
+	client := startReal(t).client(t)
+	clock := ratelimit.NewFakeClock(berlin(t, "2026-10-24 12:00:00").Add(-time.Microsecond))
+	s := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))
+	u := ask(fixed, ratelimit.Rate{Requests: 10, Window: "day Europe/Berlin"}, 4)
+	u.Receipt, u.HoldFor = 5, time.Hour
+	take(t, s, u)
+	u.Charged, u.N = 4, 0
+	require.NoError(t, s.Settle(t.Context(), []ratelimit.Ask{u}))
+	off := newStore(t, client, redisstore.WithClock(clock), redisstore.WithProcessClock(ratelimit.NewFakeClock(time.Unix(0, 0))))
+	u.Receipt, u.Charged, u.N, u.HoldFor = 7, 0, 3, 0
+	require.NoError(t, off.Settle(t.Context(), []ratelimit.Ask{u}))
+	require.Equal(t, 7, left(t, s, ask(fixed, u.Rate, 0)))
+}
+
 // TestWindowsAheadOfTheServer sets the server's clock back by days after a key was charged, and then asks by a calendar. The
 // state counts in the day of its last charge, which is neither the server's day nor the next one.
 func TestWindowsAheadOfTheServer(t *testing.T) {

@@ -91,17 +91,21 @@ for i = 1, #KEYS / 2 do
     local config = {tonumber(ARGV[v + 1]), tonumber(ARGV[v + 2]), tonumber(ARGV[v + 3])}
     if not config[2] then framed(config, ARGV[v + 2]) end
     if not config[3] then warmed(config, ARGV[v + 3]) end
-    local s, at = kind.load(key), now
+    local s, at, begin, ends = kind.load(key), now, nil, nil
     if s and heals then kind.heal(s, now) end
     if s and unused(kind, s, max(now, s.last), config) then
       call('DEL', key)
+      if s.window == config.window and not s.per then begin, ends = s.begin, s.ends end -- the edges in config may be others
       s, at = nil, max(now, s.last) -- if the clock has stepped back, the time of the key stands still
     end
     if s and config.over and s.gain and not kind.known(s, config, max(now, s.last)) then
       kind.adopt(s, config, max(now, s.last)) -- the key has to warm up again, at this rate
       s.before, s.slow = nil, nil
     end
-    s = s or kind.fresh(config, at, key)
+    if not s then
+      s = kind.fresh(config, at, key)
+      s.begin, s.ends = begin, ends
+    end
     kind.exceed(s, max(now, s.last), n, config)
     kind.save(key, s, now, tonumber(pad))
   end
