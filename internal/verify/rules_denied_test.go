@@ -364,10 +364,14 @@ func TestWaitsAtOtherRates(t *testing.T) {
 	})
 }
 
-// wantHistories returns how many histories a test plays.
+// wantHistories returns how many histories a test plays. Each has only one goroutine, in which no race can be, so the race
+// detector gets few.
 func wantHistories() int {
-	if testing.Short() {
+	switch {
+	case raceEnabled:
 		return 300
+	case testing.Short():
+		return 800
 	}
-	return 2000
+	return 8000
 }
