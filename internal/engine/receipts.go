@@ -138,7 +138,7 @@ func (r *receipts) chainOf(h keytable.Hash, index uint32) *chain {
 // parameter debt is what the key owes after this charge, and b is the bucket that computes with debts; b
 // is nil if the algorithm counts in windows. If e.until is not 0, the units can be given back only up to
 // that instant. The parameter link is the index of the key's chain, as it is stored in the key's state. If
-// the key has no chain any more, issue makes one. The second result is the index of the chain, which the
+// the key has no chain, issue makes one. The second result is the index of the chain, which the
 // caller must store.
 func (r *receipts) issue(
 	link uint32, h keytable.Hash, e *receipt, debt exact.Level, b *exact.Bucket, now keytable.Instant,

@@ -12,7 +12,8 @@ package engine
 type tag uint64
 
 // Numbers of bits of the parts of a tag. A rule has at most maxIDs plans at a time, and its keys have at most
-// maxChains lists of receipts.
+// maxChains lists of receipts: NewKeys allows half as many receipts with a term, so that there is room for those that a
+// decision over several rules holds for a moment.
 const (
 	idBits    = 18
 	chainBits = 64 - 2*idBits
