@@ -2,11 +2,11 @@ package ratelimit
 
 import (
 	"cmp"
-	"errors"
 	"math"
 	"slices"
 	"time"
 
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
@@ -68,6 +68,9 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 // sequence of requests is granted this many units, and no sequence is granted more. A number above [math.MaxInt] is
 // returned as math.MaxInt. For an interval that excludes its first or last instant, subtract one nanosecond from d.
 //
+// With a calendar as its [Rate.Window], the number is a bound that is not always reached: Requests times the most windows
+// that such an interval can touch. With "first", it is reached if the unit that began a window is given back.
+//
 // MaxIn returns 0 if r is not a valid rate of the algorithm or d is negative. It returns -1 if no limit is known: for
 // [Unlimited], for a custom algorithm, and for [AlgorithmInFlight]. An empty Algorithm is [AlgorithmTokenBucket].
 //
@@ -95,9 +98,9 @@ var algorithmList = []algorithm{
 
 // inFlight is the row for AlgorithmInFlight. It is not in algorithmList, because only rules can have this algorithm.
 var inFlight = algorithm{
-	name: AlgorithmInFlight, windowed: true, validate: Rate.inFlight,
+	name: AlgorithmInFlight, windowed: true, validate: inFlightFaults,
 	keys: func(t *engine.Timeline, r engine.Rates, maxKeys int) (engine.Keys, error) {
-		return engine.NewInFlight(t, r, maxKeys, func(r engine.Rate) error { return Rate(r).inFlight() }, &refusals)
+		return engine.NewInFlight(t, r, maxKeys, func(r engine.Rate) error { return inFlightFaults(rateOf(r)) }, &refusals)
 	},
 	limiter: func(Rate, ...Option) (Limiter, error) {
 		return nil, &ConfigError{"algorithm", `"InFlight"`, "must be that of a limiter: InFlight is for rules, see Reserve"}
@@ -105,14 +108,8 @@ var inFlight = algorithm{
 	maxGranted: func(Rate, uint64) uint64 { return 0 },
 }
 
-// inFlight returns all errors of r as the rate of a rule with AlgorithmInFlight, joined, or nil if there are none.
-func (r Rate) inFlight() error {
-	err := r.withoutBurst("rule with " + string(AlgorithmInFlight))
-	if r.Per > 0 && !validTerm(r.Per) {
-		err = errors.Join(err, &ConfigError{"per", r.Per, termRange})
-	}
-	return err
-}
+// inFlightFaults returns everything that is wrong with r as the rate of a rule with AlgorithmInFlight, joined, or nil.
+func inFlightFaults(r Rate) error { return r.faults(ruleconfig.InFlightFaults) }
 
 // algorithms maps the name of each algorithm that a rule can have to its row: the rows in algorithmList, and inFlight.
 var algorithms = byName(slices.Concat(algorithmList, []algorithm{inFlight}))
@@ -150,13 +147,13 @@ type algorithm struct {
 // algorithm's configuration for a rate, and construct makes a limiter. The function maxOfWindows computes maxGranted
 // for an algorithm that counts in windows; it is nil for a bucket.
 func newAlgorithm[S any, C engine.Grower[S, C], L Limiter](
-	name Algorithm, configure func(Rate, time.Time) (C, error), construct func(Rate, ...Option) (L, error),
+	name Algorithm, configure func(Rate, *engine.Timeline) (C, error), construct func(Rate, ...Option) (L, error),
 	maxOfWindows func(requests, per, length uint64) uint64,
 ) algorithm {
 	return algorithm{
 		name: name, windowed: maxOfWindows != nil,
 		validate: func(r Rate) error {
-			_, err := configure(r, time.Time{})
+			_, err := configure(r, new(engine.Timeline))
 			return err
 		},
 		keys: func(t *engine.Timeline, r engine.Rates, maxKeys int) (engine.Keys, error) {
@@ -170,6 +167,9 @@ func newAlgorithm[S any, C engine.Grower[S, C], L Limiter](
 			return l, nil
 		},
 		maxGranted: func(r Rate, length uint64) uint64 {
+			if w, _ := calendar.Parse(string(r.Window)); w.Calendar() != nil {
+				return exact.MaxOfTouched(uint64(r.Requests), w.Calendar().MaxTouched(length))
+			}
 			if maxOfWindows != nil {
 				return maxOfWindows(uint64(r.Requests), uint64(r.Per), length)
 			}
@@ -181,16 +181,16 @@ func newAlgorithm[S any, C engine.Grower[S, C], L Limiter](
 
 // newKeys makes the engine.Keys of a rule. The function configure makes the configuration for each of the rates r.
 func newKeys[S any, C engine.Grower[S, C]](
-	t *engine.Timeline, r engine.Rates, maxKeys int, configure func(Rate, time.Time) (C, error),
+	t *engine.Timeline, r engine.Rates, maxKeys int, configure func(Rate, *engine.Timeline) (C, error),
 ) (engine.Keys, error) {
 	if r.Warmup == nil {
-		plain := func(r engine.Rate, _ *engine.Warmup) (C, error) { return configure(Rate(r), t.Start()) }
+		plain := func(r engine.Rate, _ *engine.Warmup) (C, error) { return configure(rateOf(r), t) }
 		return engine.NewKeys[S](t, r, maxKeys, plain, &refusals)
 	}
 	return engine.NewKeys[engine.Warm[S]](t, r, maxKeys, func(r engine.Rate, w *engine.Warmup) (*engine.WarmConfig[S, C], error) {
-		config, err := configure(Rate(r), t.Start())
+		config, err := configure(rateOf(r), t)
 		if err == nil && !w.Raise {
-			err = (Warmup{int(w.From), w.Over}).fits(Rate(r))
+			err = (Warmup{int(w.From), w.Over}).fits(rateOf(r))
 		}
 		if err != nil {
 			return nil, err
@@ -212,21 +212,17 @@ func configAlgorithms() (all []ruleconfig.Algorithm) {
 
 // refusals makes the errors for a rate that Rule.Resolve returned but that the rule cannot use.
 var refusals = engine.Refusals{
-	OtherPer: func(r engine.Rate) error { return errOtherWindow(Rate(r)) },
+	OtherPer: func(base, r engine.Rate) error { return algorithm{windowed: true}.otherWindow(rateOf(base), rateOf(r)) },
 	TooMany: func(r engine.Rate) error {
-		return &ConfigError{"rate", Rate(r), "must be one of the 65,536 rates that a rule has at most"}
+		return &ConfigError{"rate", rateOf(r), "must be one of the 65,536 rates that a rule has at most"}
 	},
 }
 
-// otherWindow returns an error if the algorithm counts in windows and the Per of r is not that of base, the rate of the rule.
+// otherWindow returns an error if the algorithm counts in windows and a tier with the rate r has other windows than base.
+// Only the day on which the months of a calendar begin may differ.
 func (a algorithm) otherWindow(base, r Rate) error {
-	if !a.windowed || r.Per == base.Per {
+	if !a.windowed {
 		return nil
 	}
-	return errOtherWindow(r)
-}
-
-// errOtherWindow returns the error for a rate r whose Per differs from the Per of the rule's rate.
-func errOtherWindow(r Rate) error {
-	return &ConfigError{"per", r.Per, "must be that of the rule's rate: a window has one length"}
+	return joinFaults(ruleconfig.OtherWindow(base.data(), r.data(), "must be that of the rule's rate: a window has one length"))
 }

@@ -311,7 +311,7 @@ func TestSetConfig(t *testing.T) {
 	require.Equal(t, by("default", yes(2, 1, 30*minute)), l.Allow("ann", "/x"))
 
 	assert.EqualError(t, l.SetConfig(config("/a", "1/x")),
-		`ratelimit: config.algoConfig.rate is "1/x": its time must be in ns, us, ms, s, m (minutes), h, d or w`)
+		`ratelimit: config.algoConfig.rate is "1/x": its time must be in ns, us, ms, s, m (minutes), h, d or w, or be "month" or "year"`)
 	assert.EqualError(t, l.SetConfig(nil), "ratelimit: config is nil: must be a map that has algorithm and algoConfig")
 	require.Equal(t, by("/a", yes(2, 0, time.Hour)), l.Allow("ann", "/a"))
 }

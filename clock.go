@@ -62,9 +62,3 @@ func newTimeline(c Clock) engine.Timeline {
 	}
 	return engine.NewTimeline(c, nil)
 }
-
-// termRange is the text in errors for a time that validTerm refuses.
-const termRange = "must be from a microsecond to 24 hours"
-
-// validTerm reports whether d is allowed as the time for which a reservation, or a request by AlgorithmInFlight, holds its units.
-func validTerm(d time.Duration) bool { return d >= time.Microsecond && d <= 24*time.Hour }

@@ -145,7 +145,7 @@ func (f *Factory) Create(config map[string]any) (Limiter, error) {
 	if err := errors.Join(d.Err(), invalid); err != nil {
 		return nil, err
 	}
-	return algorithms[Algorithm(a.Name)].limiter(Rate(r), opts...)
+	return algorithms[Algorithm(a.Name)].limiter(rateOf(r), opts...)
 }
 
 // settings returns the settings that the options of f make.
@@ -199,7 +199,7 @@ func fieldOf(err error) (field string, value any, reason string, ok bool) {
 
 // refusedRate returns the mistakes in the rate r for the algorithm a, which is one of this package.
 func refusedRate(a ruleconfig.Algorithm, r ratetext.Rate) (faults []ruleconfig.Fault) {
-	for _, err := range atPath("", algorithms[Algorithm(a.Name)].validate(Rate(r))) {
+	for _, err := range atPath("", algorithms[Algorithm(a.Name)].validate(rateOf(r))) {
 		if field, value, reason, ok := fieldOf(err); ok {
 			faults = append(faults, ruleconfig.Fault{Field: strings.TrimPrefix(field, "."), Value: value, Reason: reason})
 		}
@@ -275,13 +275,13 @@ func (d *decoder) read(n *confmap.Node, isDefault bool) (r Rule, identified bool
 			r.Limiter = r.custom.Value.(Limiter)
 		}
 	case ok && a.Name != "":
-		r.Rate = Rate(d.Rate(n, config, a))
+		r.Rate = rateOf(d.Rate(n, config, a))
 	}
-	d.Tiers(n, a, ratetext.Rate(r.Rate), func(tier string, rate ratetext.Rate) {
+	d.Tiers(n, a, r.Rate.data(), func(tier string, rate ratetext.Rate) {
 		if r.Tiers == nil {
 			r.Tiers = make(map[string]Rate)
 		}
-		r.Tiers[tier] = Rate(rate)
+		r.Tiers[tier] = rateOf(rate)
 	})
 	r.Warmup, r.Penalty = Warmup(d.Warmup(n, config, a)), Penalty(d.Penalty(n, a))
 	r.OnStoreError = FailurePolicy{d.Policy(n)}

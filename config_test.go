@@ -62,6 +62,13 @@ func TestDecodeRule(t *testing.T) {
 	rule := func(a ratelimit.Algorithm, r ratelimit.Rate) ratelimit.Rule {
 		return ratelimit.Rule{Endpoint: "/a", Algorithm: a, Rate: r}
 	}
+	windowed := func(per time.Duration, w ratelimit.Window) ratelimit.Rule {
+		return rule(ratelimit.AlgorithmFixedWindow, ratelimit.Rate{Requests: 5, Per: per, Window: w})
+	}
+	tiered := windowed(0, "month")
+	tiered.Tiers = map[string]ratelimit.Rate{
+		"a": {Requests: 7, Window: ratelimit.Monthly(9, "")}, "b": {Requests: 8, Window: ratelimit.Monthly(10, "")},
+	}
 	token := rule(ratelimit.AlgorithmTokenBucket, rate(2, sec, 10))
 	full := token
 	full.Name, full.Key, full.Mode, full.OnStoreError = "n", ratelimit.KeyUserEndpoint, ratelimit.ModeShadow, ratelimit.FailLocal(4)
@@ -104,6 +111,21 @@ func TestDecodeRule(t *testing.T) {
 			rule(ratelimit.AlgorithmTokenBucket, rate(100, minute, 20))},
 		{"a whole float is a count", ruleOf("FixedWindow", fields{"limit": 3.0, "windowMs": 1e3}),
 			rule(ratelimit.AlgorithmFixedWindow, rate(3, sec, 0))},
+		{"a month", ruleOf("FixedWindow", fields{"maxRequests": 5, "window": "month"}), windowed(0, "month")},
+		{"a month of a zone, from a day", ruleOf("FixedWindow", fields{"limit": 5, "window": "month", "zone": "Europe/Berlin", "firstDay": 15}),
+			windowed(0, "month from day 15 Europe/Berlin")},
+		{"other spellings", ruleOf("FixedWindow", fields{"limit": 5.0, "Window": "MONTH", "ZONE": "UTC", "first_day": 1.0}), windowed(0, "month")},
+		{"a week of a zone", ruleOf("FixedWindow", fields{"limit": 5, "window": "week", "zone": "Asia/Tokyo"}), windowed(0, "week Asia/Tokyo")},
+		{"from the first use, in seconds", ruleOf("FixedWindow", fields{"limit": 5, "windowSeconds": 60, "window": "first"}),
+			windowed(minute, "first")},
+		{"from the first use, in milliseconds", ruleOf("FixedWindow", fields{"limit": 5, "windowMs": 1500, "window": "First"}),
+			windowed(1500*ms, "first")},
+		{"a day without a zone is of the calendar, as a field", ruleOf("FixedWindow", fields{"limit": 5, "window": "day"}), windowed(0, "day")},
+		{"and is 24 hours in a text", ruleOf("FixedWindow", fields{"rate": "5/day"}), windowed(24*time.Hour, "")},
+		{"a text with a zone", ruleOf("FixedWindow", fields{"rate": "5/month from day 2 UTC"}), windowed(0, "month from day 2")},
+		{"a text from the first use", ruleOf("FixedWindow", fields{"rate": "5/h from first"}), windowed(time.Hour, "first")},
+		{"a tier with another day", with(ruleOf("FixedWindow", fields{"rate": "5/month"}), fields{"tiers": fields{
+			"a": "7/month from day 9", "b": fields{"limit": 8, "window": "month", "firstDay": 10}}}), tiered},
 		{"the largest log", ruleOf("SlidingWindowLog", fields{"rate": "65536/m"}),
 			rule(ratelimit.AlgorithmSlidingWindowLog, rate(65536, minute, 0))},
 		{"a map of an old YAML decoder", ruleOf("TokenBucket", map[any]any{"capacity": 10, "refillRatePerSecond": 2}), token},
@@ -668,7 +690,7 @@ func TestNewFromConfig(t *testing.T) {
 		{nil, nil, "ratelimit: configs is empty: must have at least one config, or there be a default config", "nothing at all"},
 		{[]map[string]any{config("/a", "1/x")}, []ratelimit.Option{ratelimit.WithMaxKeys(0)},
 			"ratelimit: maxKeys is 0: must be at least 1\nratelimit: configs[0].algoConfig.rate is \"1/x\": its time must be in ns, us, ms, s, m " +
-				"(minutes), h, d or w", "options and rules"},
+				"(minutes), h, d or w, or be \"month\" or \"year\"", "options and rules"},
 	} {
 		l, err := ratelimit.NewFromConfig(tt.configs, nil, tt.opts...)
 		assert.Nil(t, l, tt.why)

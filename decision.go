@@ -233,7 +233,7 @@ func (d *decision) prepare(set *ruleSet, overrides override.At) error {
 			o.by = byMemory
 		}
 		if resolved {
-			o.resolved = engine.Rate(rate)
+			o.resolved = engine.Rate(rate.data())
 			p.Want.Rate = &o.resolved
 		}
 		if limiting++; limiting <= i {
@@ -414,7 +414,7 @@ func (d *decision) allResolved() map[string]Rate {
 	rates := make(map[string]Rate)
 	for i := range d.parts {
 		if rate := d.parts[i].Want.Rate; rate != nil {
-			rates[d.rules[i].Name] = Rate(*rate)
+			rates[d.rules[i].Name] = rateOf(*rate)
 		}
 	}
 	for _, r := range d.exempt {

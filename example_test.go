@@ -197,7 +197,7 @@ func TestExampleSynctest(t *testing.T) {
 
 // ParseRate reads a rate as people write it in a file or a flag.
 func ExampleParseRate() {
-	for _, text := range []string{"100/m", "10 per 2 minutes", "100/m burst 20", "1/month"} {
+	for _, text := range []string{"100/m", "10 per 2 minutes", "100/m burst 20", "1000/month Europe/Berlin", "1/mounth"} {
 		rate, err := ratelimit.ParseRate(text)
 		fmt.Println(rate, err)
 	}
@@ -205,7 +205,8 @@ func ExampleParseRate() {
 	// 100/m <nil>
 	// 10/2m <nil>
 	// 100/m burst 20 <nil>
-	// 0/0s ratelimit: rate is "1/month": its time must be in ns, us, ms, s, m (minutes), h, d or w
+	// 1000/month Europe/Berlin <nil>
+	// 0/0s ratelimit: rate is "1/mounth": its unit is unknown; did you mean "month"?
 }
 
 // A program that calls another service's API keeps to the limit of that API: one limit for the

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/explained"
 	"github.com/ratelimit-go/ratelimit/internal/mirror"
@@ -85,8 +86,8 @@ type RuleExplanation struct {
 	// Result is what the rule would answer alone, as [RateLimiter.CheckAll] returns it.
 	Result Result
 
-	// MaxIn is the most units that the key can be granted at Rate in a closed interval of length Rate.Per, or -1 if
-	// that is not known; see [Algorithm.MaxIn].
+	// MaxIn is the most units that the key can be granted at Rate in a closed interval of length Rate.Per, or as long as
+	// the current window of a calendar; -1 if that is not known. See [Algorithm.MaxIn].
 	MaxIn int
 
 	// Err is the error of the [Store] or the custom Limiter, or says why the rule cannot use Resolve's rate, or is nil.
@@ -133,9 +134,10 @@ func (l *RateLimiter) Explain(ctx context.Context, req Request) (Explanation, er
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(rules[a].Index, rules[b].Index) })
 	for _, i := range order {
-		r := explainRule(ctx, d, rules[i], i)
+		now := cmp.Or(d.Now, l.time.Now())
+		r := explainRule(ctx, d, rules[i], i, l.time.Time(now))
 		if keys := rules[i].keys; keys != nil {
-			r.Held = Held(keys.Held(rules[i].key.hash(&req), cmp.Or(d.Now, l.time.Now())))
+			r.Held = Held(keys.Held(rules[i].key.hash(&req), now))
 		}
 		if e.Match == "none" && r.Mode.Denies() && r.Match != "additional" {
 			if e.Match = r.Match; r.Match != "named" {
@@ -171,8 +173,8 @@ func (e *Explanation) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// explainRule explains the rule r. i is the index of r in the list of d.rules followed by d.exempt and d.unasked.
-func explainRule(ctx context.Context, d *decision, r *activeRule, i int) RuleExplanation {
+// explainRule explains the rule r at the time at. i is the index of r in the list of d.rules, d.exempt and d.unasked.
+func explainRule(ctx context.Context, d *decision, r *activeRule, i int, at time.Time) RuleExplanation {
 	x := RuleExplanation{
 		Name: r.Name, Match: matchOf(d, r), Pattern: r.Endpoint, KeyType: r.Key, Key: r.key.text(&d.request),
 		Algorithm: r.Algorithm, Mode: r.Mode, Unit: r.Unit, MaxIn: -1,
@@ -209,7 +211,7 @@ func explainRule(ctx context.Context, d *decision, r *activeRule, i int) RuleExp
 		x.RateFrom = "override"
 	}
 	if r.Limiter == nil {
-		x.MaxIn = r.Algorithm.MaxIn(x.Rate, x.Rate.Per)
+		x.MaxIn = r.Algorithm.MaxIn(x.Rate, calendar.LengthAt(string(x.Rate.Window), x.Rate.Per, at))
 	}
 	x.AnsweredBy, x.Receipts = stateOf(d, i)
 	if x.Err = errors.Join(d.problemsOf(i)...); o.by == byPolicy && i != d.custom {

@@ -493,6 +493,46 @@ func TestExplainJSON(t *testing.T) {
 	}
 }
 
+// TestExplainWindows has rules whose windows are those of a calendar, or begin with the first use.
+func TestExplainWindows(t *testing.T) {
+	clock := ratelimit.NewFakeClock(time.Date(2026, 3, 15, 12, 0, 0, 0, time.UTC))
+	l, err := ratelimit.New([]ratelimit.Rule{
+		{Name: "month", Endpoint: "/a", Algorithm: ratelimit.AlgorithmFixedWindow,
+			Rate:  ratelimit.Rate{Requests: 2, Window: ratelimit.Calendar("month", "Europe/Berlin")},
+			Tiers: map[string]ratelimit.Rate{"later": {Requests: 1, Window: ratelimit.Monthly(28, "Europe/Berlin")}}},
+		{Name: "day", Endpoint: "/a", Algorithm: ratelimit.AlgorithmFixedWindow,
+			Rate: ratelimit.Rate{Requests: 2, Per: 24 * time.Hour, Window: "first"}},
+	}, nil, ratelimit.WithClock(clock))
+	require.NoError(t, err)
+	req := ratelimit.Request{Client: "alice", Endpoint: "/a"}
+	require.True(t, l.Allow(req.Client, req.Endpoint).Allowed)
+	clock.Advance(time.Hour)
+	e, err := l.Explain(t.Context(), req)
+	require.NoError(t, err)
+	require.Equal(t, strings.TrimPrefix(`
+"alice" for "/a", cost 1: allowed, 0 left by rule "month" (exact "/a")
+rule     match  key           algorithm    rate                   from  state  limit  left  retry after  reset after  at most
+"month"  exact  user "alice"  FixedWindow  2/month Europe/Berlin  rule  own    2      0     0s           393h0m0s     2 in each window
+"day"    exact  user "alice"  FixedWindow  2/d from first         rule  own    2      0     0s           23h0m0s      4 in 24h0m0s
+`, "\n"), e.String())
+	require.Equal(t, 6, e.Rules[0].MaxIn, "743 hours can touch February and the months around it")
+	text, err := json.Marshal(e)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"maxIn":6,"rate":"2/month Europe/Berlin"`)
+	require.Contains(t, string(text), `"maxIn":4,"rate":"2/d from first"`)
+	var again ratelimit.Explanation
+	require.NoError(t, json.Unmarshal(text, &again))
+	require.Equal(t, e, again)
+
+	req.Tier = "later" // its month ends in 12 days and 10 hours, before the clocks are set
+	e, err = l.Explain(t.Context(), req)
+	require.NoError(t, err)
+	require.Equal(t, ratelimit.Rate{Requests: 1, Window: "month from day 28 Europe/Berlin"}, e.Rules[0].Rate)
+	left := (12*24 + 10) * time.Hour
+	require.Equal(t, ratelimit.Result{Limit: 1, RetryAfter: left, ResetAfter: left, Rule: "month"}, e.Rules[0].Result)
+	require.Equal(t, 3, e.Rules[0].MaxIn, "if the clocks are set on the 27th, a window is shorter than 28 days")
+}
+
 // TestExplainRecordedRequest proves that Explain shows the recorded answer of a request ID, and
 // that explanations do not count towards the hundred answers of a record.
 func TestExplainRecordedRequest(t *testing.T) {

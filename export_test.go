@@ -22,7 +22,7 @@ func (l *RateLimiter) Records() int { return l.records.Len() }
 
 // Share returns the rate of one replica under FailLocal, where the store would grant r.
 func (p FailurePolicy) Share(r Rate, windowed bool) Rate {
-	return Rate(engine.Rate(r).Share(p.is.Replicas, windowed, false))
+	return rateOf(engine.Rate(r.data()).Share(p.is.Replicas, windowed, false))
 }
 
 // Alarms returns how many alarms of the clock have not rung yet.

@@ -5,17 +5,21 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // A FixedWindow is a [Limiter] that counts the units of each key in windows of length [Rate.Per] and grants
-// [Rate.Requests] units in each window. The windows begin at multiples of Per since the Unix epoch.
+// [Rate.Requests] units in each window. The windows begin at multiples of Per since the Unix epoch. With a [Rate.Window],
+// they are those of a calendar, or begin with the first use.
 //
 // Bound: a key is granted at most Requests units in each window. In an interval of length Per that lies in two windows,
 // it is granted at most 2·Requests units: so many if its requests come just before and just after a boundary.
 //
 // Memory: 32 bytes per key, and at most 26 bytes more per key for the table that holds the keys.
 //
-// At a boundary, the count of every key starts again from zero. That instant is the same for all keys and processes.
+// At a boundary, the count of every key starts again from zero. That instant is the same for all keys and processes,
+// except with the Window "first". The edges of a calendar follow the wall clock of the machine, within a second if that
+// is set. Then a window may last longer or shorter; a clock that is set back by an hour or more begins a window again.
 //
 // Choose a FixedWindow for a limit that people know by the clock, such as 1000 a day, if twice the limit around a
 // boundary does no harm. Otherwise choose a [SlidingWindowCounter] or a [SlidingWindowLog].
@@ -46,20 +50,22 @@ type fixedWindowKeys struct {
 // fixedWindowConfig decides for all keys that have the same rate.
 type fixedWindowConfig struct {
 	engine.Counts[fixedWindowState, *fixedWindowConfig]
-	exact.Window
+	engine.Windows
 }
 
-func newFixedWindowConfig(r Rate, start time.Time) (*fixedWindowConfig, error) {
-	if err := r.withoutBurst("fixed window"); err != nil {
+func newFixedWindowConfig(r Rate, t *engine.Timeline) (*fixedWindowConfig, error) {
+	if err := r.faults(ruleconfig.FixedFaults); err != nil {
 		return nil, err
 	}
-	return &fixedWindowConfig{Window: exact.NewWindow(int64(r.Requests), r.Per, start)}, nil
+	return &fixedWindowConfig{Windows: t.Windows(engine.Rate(r.data()))}, nil
 }
 
 // fixedWindowState is the state of one key. The zero state has used nothing.
 type fixedWindowState struct {
-	last instant // when the last unit was granted; never decreases
-	used int64   // units granted in the window that contains the instant last
+	// last is when the last unit was granted or, if windows begin with the first use, when the last window began. It never
+	// decreases, also if all units are given back: else a window could begin before another, and take back its units.
+	last instant
+	used int64 // units granted in the window that contains the instant last
 }
 
 // Step decides on n units at the instant now. It counts them if they fit and charge is true.
@@ -69,21 +75,29 @@ func (c *fixedWindowConfig) Step(
 	if now < s.last {
 		return engine.StepAhead(c, s, c, s.last, now, n, charge)
 	}
-	offset := c.Offset(now)
-	used := c.used(s, now, offset)
+	var used int64
+	var left time.Duration
+	if c.FromEpoch() { // what Current does, without a call of it: the call would make each decision slower
+		offset := c.Offset(now)
+		if left = time.Duration(c.Per - offset); now.Since(s.last) <= offset {
+			used = s.used
+		}
+	} else {
+		used, left = c.Current(now, s.last, s.used)
+	}
 	v.Limit = c.Requests
 	switch {
 	case n > c.Requests:
 		v.RetryAfter = Never
 	case n > c.Requests-used:
-		v.RetryAfter = time.Duration(c.Per - offset)
+		v.RetryAfter = left
 	case charge:
+		c.count(s, now, used, n)
 		used += n
-		*s = fixedWindowState{now, used}
 	}
 	v.Left = max(c.Requests-used, 0) // the difference is negative if the limit was lowered
 	if used > 0 {
-		v.ResetAfter = time.Duration(c.Per - offset)
+		v.ResetAfter = left
 	}
 	return v, 0
 }
@@ -92,48 +106,54 @@ func (c *fixedWindowConfig) Step(
 func (c *fixedWindowConfig) StepYoung(
 	s *fixedWindowState, _ *fixedWindowConfig, p engine.Portion, now instant, n int64, charge bool,
 ) (v engine.Verdict, delay time.Duration) {
-	offset := c.Offset(now)
-	used := c.used(s, now, offset)
+	used, left := c.Current(now, s.last, s.used)
 	switch {
 	case n > p.Units-used:
 		v.RetryAfter = Never
 	case charge:
+		c.count(s, now, used, n)
 		used += n
-		*s = fixedWindowState{now, used}
 	}
 	v.Limit, v.Left = c.Requests, max(p.Units-used, 0)
 	if used > 0 {
-		v.ResetAfter = time.Duration(c.Per - offset)
+		v.ResetAfter = left
 	}
 	return v, 0
 }
 
-// used returns how many units of the state s count in the window that began offset nanoseconds before the instant now.
-func (c *fixedWindowConfig) used(s *fixedWindowState, now instant, offset uint64) int64 {
-	if now.Since(s.last) > offset {
-		return 0
+// count adds n units to those that are used in the window that contains the instant now.
+func (c *fixedWindowConfig) count(s *fixedWindowState, now instant, used, n int64) {
+	if s.used = used + n; used == 0 || !c.FromFirst() {
+		s.last = now
 	}
-	return s.used
 }
 
-// Carry converts the state s from the old configuration to the configuration c, at the instant now. If the window
-// lengths differ, the count goes into the window that contains the instant now.
+// Carry converts the state s from the old configuration to the configuration c, at the instant now. If the windows
+// differ, the count goes into the window that contains the instant now, or that begins now.
 func (c *fixedWindowConfig) Carry(s *fixedWindowState, from *fixedWindowConfig, now instant) {
-	if c.Per == from.Per {
-		return
+	if !c.Same(&from.Windows) {
+		now = max(now, s.last)
+		used, _ := from.Current(now, s.last, s.used)
+		*s = fixedWindowState{now, used}
 	}
-	now = max(now, s.last)
-	*s = fixedWindowState{now, from.used(s, now, from.Offset(now))}
 }
 
-// Reached and Charged return the instant of the last charge.
+// Reached and Charged return the instant of the last charge, or the begin of a window that begins with the first use.
 
 func (c *fixedWindowConfig) Reached(s *fixedWindowState) instant { return s.last }
 func (c *fixedWindowConfig) Charged(s *fixedWindowState) instant { return s.last }
 
-// GiveBack subtracts the returned units from the count if the window in which they were granted has not ended.
+// Begin sets the begin of the window of the state s, if windows begin with the first use.
+func (c *fixedWindowConfig) Begin(s *fixedWindowState, at instant) {
+	if c.FromFirst() && s.used > 0 {
+		s.last = at
+	}
+}
+
+// GiveBack subtracts the returned units from the count if the window in which they were granted has not ended. A window
+// that begins with the first use keeps its begin if something is left in it.
 func (c *fixedWindowConfig) GiveBack(s *fixedWindowState, back engine.Returned) {
-	if s.last.Since(back.At) <= c.Offset(s.last) {
+	if c.SameWindow(back.At, s.last) {
 		s.used = max(s.used-back.N, 0)
 	}
 }
@@ -141,10 +161,15 @@ func (c *fixedWindowConfig) GiveBack(s *fixedWindowState, back engine.Returned) 
 // Exceed charges n units at the instant now, even past the limit.
 func (c *fixedWindowConfig) Exceed(s *fixedWindowState, now instant, n int64) {
 	now = max(now, s.last)
-	*s = fixedWindowState{now, exact.Beyond(c.used(s, now, c.Offset(now)), n, max(c.Requests, exact.MaxUsed))}
+	used, _ := c.Current(now, s.last, s.used)
+	c.count(s, now, used, exact.Beyond(used, n, max(c.Requests, exact.MaxUsed))-used)
 }
 
 // Idle reports whether the key has used nothing in the window that contains the instant now.
 func (c *fixedWindowConfig) Idle(s *fixedWindowState, now instant) bool {
-	return now >= s.last && c.used(s, now, c.Offset(now)) == 0
+	if now < s.last {
+		return false
+	}
+	used, _ := c.Current(now, s.last, s.used)
+	return used == 0
 }

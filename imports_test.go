@@ -17,12 +17,12 @@ const module = "github.com/ratelimit-go/ratelimit"
 // type of the root.
 var mayImport = map[string][]string{
 	".": {
-		"internal/breaker", "internal/confmap", "internal/costs", "internal/counters", "internal/engine",
+		"internal/breaker", "internal/calendar", "internal/confmap", "internal/costs", "internal/counters", "internal/engine",
 		"internal/exact", "internal/explained", "internal/handclock", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/match",
 		"internal/mirror", "internal/override", "internal/penalty", "internal/ratetext", "internal/replay",
 		"internal/ruleconfig", "internal/sample", "internal/storecall", "internal/waitline",
 	},
-	"internal/engine":     {"internal/exact", "internal/keytable", "internal/penalty"},
+	"internal/engine":     {"internal/calendar", "internal/exact", "internal/keytable", "internal/penalty"},
 	"internal/exact":      {"internal/keytable"},
 	"internal/waitline":   {"internal/engine", "internal/keytable"},
 	"internal/replay":     {"internal/engine", "internal/keytable"},
@@ -41,17 +41,17 @@ var mayImport = map[string][]string{
 	"internal/hooks":      {},
 	"internal/running":    {},
 	"internal/sample":     {},
-	"internal/ratetext":   {},
+	"internal/ratetext":   {"internal/calendar", "internal/confmap"},
 	"internal/ratefield":  {},
 	"internal/explained":  {"internal/confmap", "internal/ratetext"},
 	"internal/override":   {"internal/confmap", "internal/keyspec", "internal/keytable", "internal/ratetext"},
 	"internal/penalty":    {"internal/keytable"},
-	"internal/ruleconfig": {"internal/confmap", "internal/keyspec", "internal/ratetext"},
+	"internal/ruleconfig": {"internal/calendar", "internal/confmap", "internal/exact", "internal/keyspec", "internal/ratetext"},
 
 	"configfile":          {".", "internal/confmap", "internal/ruleconfig"},
 	"configread":          {".", "internal/ruleconfig"},
 	"ratelimittest":       {"."},
-	"httplimit":           {".", "internal/engine", "internal/keytable", "internal/override", "internal/ratefield", "internal/running"},
+	"httplimit":           {".", "internal/calendar", "internal/engine", "internal/keytable", "internal/override", "internal/ratefield", "internal/running"},
 	"iolimit":             {"."},
 	"examples/quickstart": {"."},
 }

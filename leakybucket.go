@@ -49,7 +49,7 @@ type leakyBucketKeys struct {
 // leakyBucketConfig decides for all keys that have the same rate.
 type leakyBucketConfig struct{ exact.Bucket }
 
-func newLeakyBucketConfig(r Rate, _ time.Time) (*leakyBucketConfig, error) {
+func newLeakyBucketConfig(r Rate, _ *engine.Timeline) (*leakyBucketConfig, error) {
 	b, err := r.bucket()
 	if err != nil {
 		return nil, err

@@ -19,16 +19,16 @@ type keyed[S any, C engine.Algorithm[S, C]] struct {
 	waiters waitline.Lines
 	solo    *RateLimiter // decides, by its only rule, if there is a store or an observer; otherwise nil
 
-	configure func(r Rate, start time.Time) (C, error) // makes the configuration for a rate; nil in the zero value
-	changing  sync.Mutex                               // held by SetRate
+	configure func(r Rate, t *engine.Timeline) (C, error) // makes the configuration for a rate; nil in the zero value
+	changing  sync.Mutex                                  // held by SetRate
 	rate      atomic.Pointer[Rate]
 }
 
 // init makes k ready for use. The error lists every mistake in r and opts.
-func (k *keyed[S, C]) init(a Algorithm, r Rate, opts []Option, configure func(Rate, time.Time) (C, error)) error {
+func (k *keyed[S, C]) init(a Algorithm, r Rate, opts []Option, configure func(Rate, *engine.Timeline) (C, error)) error {
 	set, err := newSettings(opts)
 	t := newTimeline(set.clock)
-	config, invalid := configure(r, t.Start())
+	config, invalid := configure(r, &t)
 	if err := errors.Join(invalid, err); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (k *keyed[S, C]) init(a Algorithm, r Rate, opts []Option, configure func(Ra
 func (k *keyed[S, C]) restart() {
 	k.changing.Lock()
 	defer k.changing.Unlock()
-	if config, err := k.configure(*k.rate.Load(), k.engine.Time().Start()); err == nil {
+	if config, err := k.configure(*k.rate.Load(), k.engine.Time()); err == nil {
 		k.waiters.Restart(func() { k.engine.Restart(config) })
 	}
 }
@@ -114,7 +114,7 @@ func (k *keyed[S, C]) SetRate(r Rate) error {
 	k.engine.Time().Renew()
 	k.changing.Lock()
 	defer k.changing.Unlock()
-	config, err := k.configure(r, k.engine.Time().Start())
+	config, err := k.configure(r, k.engine.Time())
 	if err != nil {
 		return err
 	}

@@ -506,7 +506,7 @@ func TestUnusedRuleIsSmall(t *testing.T) {
 	l, err := ratelimit.New(rs, nil)
 	require.NoError(t, err)
 	each := (heap() - before) / count
-	assert.Less(t, each, int64(1620), "bytes that a rule keeps")
+	assert.Less(t, each, int64(1680), "bytes that a rule keeps")
 	runtime.KeepAlive(l)
 	runtime.KeepAlive(rs)
 }

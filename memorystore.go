@@ -199,7 +199,7 @@ func (m *MemoryStore) charges(ctx context.Context, asks []Ask, check func(a *Ask
 		if warmup != nil {
 			warmup.Raise = true // raise From if it is too small for this Rate: Accepts may not have seen the Rate
 		}
-		charges[i] = engine.Charge{Rule: a.Rule, Algorithm: string(a.Algorithm), Key: a.Key, Rate: engine.Rate(a.Rate), Warmup: warmup,
+		charges[i] = engine.Charge{Rule: a.Rule, Algorithm: string(a.Algorithm), Key: a.Key, Rate: engine.Rate(a.Rate.data()), Warmup: warmup,
 			N: int64(a.N), Charged: int64(a.Charged), Shadow: a.Shadow, Look: a.Look, ID: a.Receipt, HoldFor: a.HoldFor,
 			Penalty: penalty.Rule(a.Penalty), NoStrike: a.NoStrike}
 	}

@@ -170,7 +170,7 @@ func (t *Decision) setRule(r *activeRule, req *Request, vs *verdicts, i int) Rat
 	case p.Err != nil: // Rule.Resolve returned an invalid rate, so the rate of the rule decided
 	case p.Want.Rate != nil:
 		if t.Rate = vs.origins[i].rate; t.Rate == (Rate{}) { // no store decides; with a store, p.Want.Rate may be only a share
-			t.Rate = Rate(*p.Want.Rate)
+			t.Rate = rateOf(*p.Want.Rate)
 		}
 		return "resolve" // or an override
 	case len(r.Tiers) > 0:

@@ -244,13 +244,13 @@ func checkOverrideRate(check *ruleCheck, path string, o *override.Override, rule
 			continue
 		}
 		fits++
-		check.addRate(&givenRule{r.Rule, path, true, r.isDefault}, path+".rate", Rate(o.Rate))
-		check.within(path+".rate", algorithms[r.Algorithm].otherWindow(r.Rate, Rate(o.Rate)))
-		check.within(path+".rate", r.Warmup.fits(Rate(o.Rate)))
+		check.addRate(&givenRule{r.Rule, path, true, r.isDefault}, path+".rate", rateOf(o.Rate))
+		check.within(path+".rate", algorithms[r.Algorithm].otherWindow(r.Rate, rateOf(o.Rate)))
+		check.within(path+".rate", r.Warmup.fits(rateOf(o.Rate)))
 	}
 	if fits == 0 && len(o.Rules) == 0 {
 		reason := "has no rule: the keys of none belong to one client, or address"
-		check.problems = append(check.problems, &ConfigError{path + ".rate", Rate(o.Rate), reason})
+		check.problems = append(check.problems, &ConfigError{path + ".rate", rateOf(o.Rate), reason})
 	}
 }
 

@@ -2,38 +2,61 @@ package ratelimit
 
 import (
 	"cmp"
-	"errors"
 	"strconv"
 	"time"
 
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
-// A Rate is a limit: Requests units are granted every Per, such as 100 a minute.
+// A Rate is a limit: Requests units are granted every Per, such as 100 a minute, or in each window of a calendar, such
+// as 10,000 a month.
 //
-// [PerSecond], [PerMinute], [PerHour], [PerDay] and [ParseRate] make a Rate. Rates can be compared with ==. The zero
-// Rate is invalid.
+// [PerSecond], [PerMinute], [PerHour], [PerDay] and [ParseRate] make a Rate. For 10,000 a month, it is
+// Rate{Requests: 10000, Window: Calendar("month", "Europe/Berlin")}. Rates can be compared with ==. The zero Rate is invalid.
 type Rate struct {
 	// Requests is how many units are granted every Per. It is at least 1.
 	Requests int
 
-	// Per is the time in which Requests units are granted. It is above 0.
+	// Per is the time in which Requests units are granted. It is above 0, or 0 if Window is a calendar.
 	Per time.Duration
 
 	// Burst is the largest number of units granted at once; 0 means Requests. Only [TokenBucket] and [LeakyBucket] have
 	// a burst. It is at most 4,294,967,295 (2^32-1). For the other algorithms, it must be 0.
 	Burst int
+
+	// Window says which windows of time a [FixedWindow] counts in. Empty means those that begin at the multiples of Per
+	// since the Unix epoch. Only a FixedWindow may have other windows.
+	Window Window
 }
+
+// A Window says which windows of time a [FixedWindow] counts in: "first", or the text of a calendar that [Calendar] or
+// [Monthly] returns, such as "month from day 15 Europe/Berlin".
+//
+// With "first", the windows of a key last [Rate.Per], and each begins with the first unit granted after the end of the
+// one before. If all units of a window are given back, it has not begun.
+//
+// A calendar has the days, weeks, months or years of a time zone, or of UTC if its text names none. A date begins at the
+// first instant from which on the local date is never before it: mostly at midnight. So a day may have 23 or 25 hours.
+// The zone is loaded from the time zone database of the machine. If it has none, the program must import time/tzdata.
+type Window string
+
+// Calendar returns the [Window] of a calendar: its unit is "day", "week" (from Monday), "month" or "year", and its zone a
+// name such as "Europe/Berlin", or "" for UTC. [Rate.Validate] refuses an unknown unit or zone.
+func Calendar(unit, zone string) Window { return Window(calendar.Text(unit, 1, zone)) }
+
+// Monthly returns the [Window] of months that begin on this day, from 1 to 28, in this zone, see [Calendar].
+func Monthly(day int, zone string) Window { return Window(calendar.Text("month", day, zone)) }
 
 // Unlimited is a Rate for [Rule.Tiers] and [Rule.Resolve]. The rule then does not limit the request: it grants the
 // request and charges nothing. If no other rule limits the request, Limit and Remaining are -1. The text of Unlimited
 // is "unlimited". It is invalid as the Rate of a limiter or rule.
 var Unlimited = unlimitedRate
 
-var unlimitedRate = Rate(ratetext.Unlimited)
+var unlimitedRate = rateOf(ratetext.Unlimited)
 
 // PerSecond returns the Rate of n units a second.
 func PerSecond(n int) Rate { return Rate{Requests: n, Per: time.Second} }
@@ -57,21 +80,14 @@ func (r Rate) WithBurst(n int) Rate {
 
 // Validate returns nil if r is valid for some algorithm, and otherwise all its problems, joined. Each problem is a
 // [*ConfigError]. One algorithm may still refuse a rate that Validate accepts: [FixedWindow] refuses a Burst.
-func (r Rate) Validate() error {
+func (r Rate) Validate() error { return r.faults(ruleconfig.RateFaults) }
+
+// faults returns what check finds wrong with r, joined, or nil.
+func (r Rate) faults(check func(ratetext.Rate) []ruleconfig.Fault) error {
 	if r == unlimitedRate {
 		return &ConfigError{"requests", r, "must be a limit: only a tier, or Resolve, makes a request unlimited"}
 	}
-	var errs []error
-	if r.Requests < 1 {
-		errs = append(errs, &ConfigError{"requests", r.Requests, "must be at least 1"})
-	}
-	if r.Per <= 0 {
-		errs = append(errs, &ConfigError{"per", r.Per, "must be longer than zero"})
-	}
-	if r.Burst < 0 {
-		errs = append(errs, &ConfigError{"burst", r.Burst, "must be at least 1, or 0 for as many as requests"})
-	}
-	return errors.Join(errs...)
+	return joinFaults(check(r.data()))
 }
 
 // burst returns the largest number of units that the rate r grants at once.
@@ -79,40 +95,39 @@ func (r Rate) burst() int { return cmp.Or(r.Burst, r.Requests) }
 
 // bucket returns a bucket that enforces the rate r. The error joins everything that is wrong with r.
 func (r Rate) bucket() (exact.Bucket, error) {
-	err := r.Validate()
-	switch burst := int64(r.burst()); {
-	case burst > exact.MaxBurst && r.Burst == 0:
-		err = errors.Join(err, &ConfigError{"requests", r.Requests, "must be at most 4294967295 without a burst"})
-	case burst > exact.MaxBurst:
-		err = errors.Join(err, &ConfigError{"burst", r.Burst, "must be at most 4294967295"})
-	}
-	if err != nil {
+	if err := r.faults(ruleconfig.BucketFaults); err != nil {
 		return exact.Bucket{}, err
 	}
 	return exact.NewBucket(int64(r.Requests), int64(r.Per), int64(r.burst())), nil
 }
 
-// withoutBurst validates r for an algorithm that has no burst. The parameter is the name of the algorithm for the error.
-func (r Rate) withoutBurst(of string) error {
-	if r.Burst <= 0 {
-		return r.Validate()
-	}
-	return errors.Join(r.Validate(), &ConfigError{"burst", r.Burst, "must be 0: a " + of + " has no burst"})
-}
-
 // ParseRate returns the [Rate] that s spells, such as "100/m", "100/min", "10 per 2 minutes", "100/90s", "5/1h30m" or
 // "100/m burst 20". It reads all that [Rate.String] writes. "unlimited" is [Unlimited]. An error matches
 // [ErrInvalidConfig].
+//
+// Rates with a [Window] are spelled "10000/month", "10000/month from day 15 Europe/Berlin", "1000/week UTC" or "500/day from
+// first". But "100/day" and "100/week" have none: they mean 24 hours, and 7 days from a Thursday, as the Unix epoch was one.
 func ParseRate(s string) (Rate, error) {
 	r, err := ratetext.Parse(s)
 	if err != nil {
 		return Rate{}, &ConfigError{"rate", strconv.Quote(s), err.Error()}
 	}
-	return Rate(r), nil
+	return rateOf(r), nil
 }
 
-// String returns r in a short form, such as "100/m" or "100/90s burst 20". [ParseRate] reads it, if r is a valid Rate.
-func (r Rate) String() string { return ratetext.Rate(r).String() }
+// data returns r as a type of the internal packages, which rateOf converts back.
+func (r Rate) data() ratetext.Rate {
+	return ratetext.Rate{Requests: r.Requests, Per: r.Per, Burst: r.Burst, Window: string(r.Window)}
+}
+
+func rateOf[R engine.Rate | ratetext.Rate](r R) Rate {
+	from := ratetext.Rate(r)
+	return Rate{from.Requests, from.Per, from.Burst, Window(from.Window)}
+}
+
+// String returns r in a short form, such as "100/m", "100/90s burst 20" or "10000/month Europe/Berlin". [ParseRate] reads
+// it, if r is a valid Rate.
+func (r Rate) String() string { return r.data().String() }
 
 // MarshalText returns the text of [Rate.String]. For an invalid rate, the error matches [ErrInvalidConfig].
 func (r Rate) MarshalText() ([]byte, error) {
@@ -165,7 +180,7 @@ func (w Warmup) engine() *engine.Warmup {
 }
 
 // fits returns an error if the Warmup w would grant a new key no unit at the rate r, and otherwise nil.
-func (w Warmup) fits(r Rate) error { return joinFaults(ruleconfig.Warmup(w).Misfit(ratetext.Rate(r))) }
+func (w Warmup) fits(r Rate) error { return joinFaults(ruleconfig.Warmup(w).Misfit(r.data())) }
 
 // validate returns all errors that make the Warmup w invalid for every rate, joined, or nil. Each error names a field of Warmup.
 func (w Warmup) validate() error { return joinFaults(ruleconfig.Warmup(w).Faults()) }

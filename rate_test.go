@@ -40,6 +40,19 @@ func TestParseRate(t *testing.T) {
 		{"100/m burst 20", ratelimit.PerMinute(100).WithBurst(20), "a burst"},
 		{"10 per hour burst 1", ratelimit.PerHour(10).WithBurst(1), "a burst, in words"},
 		{"2147483647/ns", ratelimit.Rate{Requests: math.MaxInt32, Per: 1}, "the largest count of every machine"},
+		{"100/day", ratelimit.PerDay(100), "a day without a zone is 24 hours"},
+		{"100/week", ratelimit.Rate{Requests: 100, Per: 7 * 24 * time.Hour}, "a week without a zone is 7 days"},
+		{"100/day UTC", calendarRate("day"), "a day of the calendar"},
+		{"100/week UTC", calendarRate("week"), "a week of the calendar"},
+		{"100/month", calendarRate("month"), "a month is always one of the calendar"},
+		{"100 per month", calendarRate("month"), "in words"},
+		{"100/year UTC", calendarRate("year"), "UTC is the default"},
+		{"100/ month  Europe/Berlin ", calendarRate("month Europe/Berlin"), "spaces do not matter"},
+		{"100 per day America/Argentina/La_Rioja", calendarRate("day America/Argentina/La_Rioja"), "slashes of the zone"},
+		{"100/month from day 15 Europe/Berlin", calendarRate("month from day 15 Europe/Berlin"), "another first day"},
+		{"100/month from day 01", calendarRate("month"), "the first day is the default"},
+		{"100/day from first", ratelimit.Rate{Requests: 100, Per: 24 * time.Hour, Window: "first"}, "from the first use"},
+		{"100 per 1h30m from first", ratelimit.Rate{Requests: 100, Per: 90 * minute, Window: "first"}, "from the first use, any length"},
 	} {
 		t.Run(tt.text, func(t *testing.T) {
 			got, err := ratelimit.ParseRate(tt.text)
@@ -53,7 +66,11 @@ func TestParseRate(t *testing.T) {
 func TestParseRateRefuses(t *testing.T) {
 	const (
 		form   = `must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`
-		units  = "its time must be in ns, us, ms, s, m (minutes), h, d or w"
+		units  = `its time must be in ns, us, ms, s, m (minutes), h, d or w, or be "month" or "year"`
+		words  = `must look like "1000/month", "1000/month from day 15 Europe/Berlin" or "1000/day from first"`
+		first  = `must be written "100/d from first"`
+		days   = "its day must be from 1 to 28: not every month has a later day"
+		zone   = `of the IANA time zone database, such as "Europe/Berlin"`
 		number = "its time must have a number before each unit"
 	)
 	count := " must be a whole number from 1 to " + strconv.Itoa(math.MaxInt)
@@ -71,8 +88,27 @@ func TestParseRateRefuses(t *testing.T) {
 		{"9223372036854775808/m", "its count" + count, "beyond an int"},
 		{"100/", "its time must be longer than zero", "no time after the slash"},
 		{"100/M", units, "M might be a month"},
-		{"100/month", units, "months differ in length"},
-		{"100/y", units, "years differ in length"},
+		{"100/mounth", `its unit is unknown; did you mean "month"?`, "a misspelt month"},
+		{"100/months", `its unit is unknown; did you mean "month"?`, "several months"},
+		{"100/y", units, "a year has no abbreviation"},
+		{"100/2 months", units, "windows of two months"},
+		{"100/days UTC", `its unit is unknown; did you mean "day"?`, "a calendar has windows of one day"},
+		{"100/hour Europe/Berlin", `its unit must be "day", "week", "month" or "year": an hour has the same length everywhere, ` +
+			"so it is a length of time without a zone", "no calendar is needed"},
+		{"100/month Europe/Berln", `its zone is unknown; did you mean "Europe/Berlin"?`, "a misspelt zone"},
+		{"100/month in Europe/Berlin", `its zone is unknown; did you mean "Europe/Berlin"?`, "a word too many"},
+		{"100/month Local", `its zone must not be "Local", which is another zone on each machine: give a name ` + zone, "no zone is local"},
+		{"100/month +02:00", "its zone must not be an offset, which has no summer time: give a name " + zone, "an offset"},
+		{"100/month from day 29", days, "February has no such day"},
+		{"100/month from day 0", days, "no month has such a day"},
+		{"100/week from day 2", "its day must be left out: only a month can begin on another day", "weeks begin on Monday"},
+		{"100/month from 15", words, "no day before the number"},
+		{"100/month Europe/Berlin from day 15", words, "the zone is the last word"},
+		{"100/month from first", `its time before "from first" must be in ns, us, ms, s, m (minutes), h, d or w`, "months differ in length"},
+		{"100/day first", first, "from is missing"},
+		{"100/DAY FROM FIRST", first, "upper case"},
+		{"100/day from first use", first, "a word too many"},
+		{"100/day from first Europe/Berlin", first, "24 hours have no zone"},
 		{"100/5", units, "a time without a unit"},
 		{"100/m s", number, "a unit without a number may only stand alone"},
 		{"100/0s", "its time must be longer than zero", "no time at all"},
@@ -118,11 +154,52 @@ func TestRateString(t *testing.T) {
 		{ratelimit.Rate{Requests: 1, Per: 1500 * ms}, "1/1500ms"},
 		{ratelimit.Rate{Requests: 1, Per: 1}, "1/ns"},
 		{ratelimit.Rate{Requests: 1, Per: math.MaxInt64}, "1/9223372036854775807ns"},
+		{calendarRate("day"), "100/day UTC"},
+		{calendarRate("week"), "100/week UTC"},
+		{calendarRate("month"), "100/month"},
+		{calendarRate("year UTC"), "100/year"},
+		{calendarRate("day Europe/Berlin"), "100/day Europe/Berlin"},
+		{calendarRate(ratelimit.Monthly(15, "Europe/Berlin")), "100/month from day 15 Europe/Berlin"},
+		{calendarRate(ratelimit.Monthly(1, "UTC")), "100/month"},
+		{ratelimit.Rate{Requests: 1, Per: 36 * time.Hour, Window: "first"}, "1/36h from first"},
+		{calendarRate("mounth"), "100/mounth"},
 		{ratelimit.Rate{}, "0/0s"},
 		{ratelimit.Rate{Requests: -1, Per: -sec, Burst: -2}, "-1/-1s burst -2"},
 	} {
 		assert.Equal(t, tt.want, tt.rate.String())
 	}
+}
+
+// calendarRate returns the rate of 100 units in each window of a calendar.
+func calendarRate(w ratelimit.Window) ratelimit.Rate { return ratelimit.Rate{Requests: 100, Window: w} }
+
+// TestRateOfEachWindow proves that a rate with any Window reads back equal from its text and from its JSON, and that NewFixedWindow
+// accepts it.
+func TestRateOfEachWindow(t *testing.T) {
+	rates := []ratelimit.Rate{{Requests: 7, Per: 1, Window: "first"}, {Requests: 7, Per: math.MaxInt64, Window: "first"}}
+	for _, zone := range []string{"", "UTC", "Europe/Berlin", "America/Argentina/La_Rioja", "Etc/GMT+3", "EST5EDT"} {
+		for _, unit := range []string{"day", "week", "month", "year"} {
+			rates = append(rates, calendarRate(ratelimit.Calendar(unit, zone)))
+		}
+		for day := 1; day <= 28; day++ {
+			rates = append(rates, calendarRate(ratelimit.Monthly(day, zone)))
+		}
+	}
+	texts := make(map[string]ratelimit.Rate)
+	for _, r := range rates {
+		_, err := ratelimit.NewFixedWindow(r)
+		require.NoError(t, err, r)
+		read, err := ratelimit.ParseRate(r.String())
+		require.NoError(t, err, r)
+		require.Equal(t, r, read)
+		text, err := json.Marshal(r)
+		require.NoError(t, err, r)
+		var again ratelimit.Rate
+		require.NoError(t, json.Unmarshal(text, &again), r)
+		require.Equal(t, r, again)
+		texts[r.String()] = r
+	}
+	require.Len(t, texts, 2+5*(4+27), "different rates have different texts; UTC is the zone that has no name")
 }
 
 // TestRateText proves that a Rate read from its own JSON is equal, and that an invalid Rate has no
@@ -161,6 +238,26 @@ func TestRateValidate(t *testing.T) {
 	var first *ratelimit.ConfigError
 	require.ErrorAs(t, err, &first)
 	require.Equal(t, ratelimit.ConfigError{Field: "requests", Value: -5, Reason: "must be at least 1"}, *first)
+	for _, tt := range []struct {
+		rate ratelimit.Rate
+		want string
+	}{
+		{ratelimit.Rate{Requests: 1, Per: sec, Window: "month"}, "per is 1s: must be 0: the windows of a calendar have lengths of their own"},
+		{ratelimit.Rate{Requests: 1, Window: "first"}, "per is 0s: must be longer than zero"},
+		{ratelimit.Rate{Requests: 1, Per: sec, Window: "First"}, `window is "First": its unit is unknown; did you mean "first"?`},
+		{calendarRate(ratelimit.Calendar("mounth", "Europe/Berlin")),
+			`window is "mounth from day 1 Europe/Berlin": its unit is unknown; did you mean "month"?`},
+		{calendarRate(ratelimit.Calendar("day", "Europe/Berln")),
+			`window is "day from day 1 Europe/Berln": its zone is unknown; did you mean "Europe/Berlin"?`},
+		{calendarRate("month UTC"), `window is "month UTC": must be written "month"`},
+		{calendarRate(ratelimit.Calendar("first", "")),
+			`window is "first from day 1": its day must be left out: only a month can begin on another day`},
+		{calendarRate(ratelimit.Monthly(29, "")), `window is "month from day 29": its day must be from 1 to 28: not every month has a later day`},
+	} {
+		require.EqualError(t, tt.rate.Validate(), "ratelimit: "+tt.want)
+	}
+	_, err = ratelimit.NewTokenBucket(calendarRate("month"))
+	require.EqualError(t, err, `ratelimit: window is "month": needs the algorithm FixedWindow: no other counts in such windows`)
 }
 
 // FuzzParseRate proves that any Rate that ParseRate returns is valid, and that its String reads
@@ -169,6 +266,7 @@ func FuzzParseRate(f *testing.F) {
 	for _, seed := range []string{
 		"100/m", "10 per 2 minutes", "100/90s", "100/m burst 20", "5/1h30m", "1/1.5s", "7/µs", "1/ns",
 		"9223372036854775807/106751d23h47m16.854775807s", "1/M", "1/1.2.3s", "/", " per ", "1/m burst ",
+		"1/month from day 15 Europe/Berlin", "1 per week UTC", "1/day from first", "1/month from day 29", "1/day first", "1/year +02:00",
 	} {
 		f.Add(seed)
 	}
@@ -188,12 +286,16 @@ func FuzzParseRate(f *testing.F) {
 // FuzzRateRoundTrip proves that the text of any valid Rate reads back equal, and that an invalid
 // Rate has no text.
 func FuzzRateRoundTrip(f *testing.F) {
-	f.Add(100, int64(time.Minute), 0)
-	f.Add(1, int64(math.MaxInt64), 1)
-	f.Add(math.MaxInt, int64(1), math.MaxInt)
-	f.Add(7, int64(90061001001001), 3) // some of every unit
-	f.Fuzz(func(t *testing.T, requests int, per int64, burst int) {
-		r := ratelimit.Rate{Requests: requests, Per: time.Duration(per), Burst: burst}
+	f.Add(100, int64(time.Minute), 0, "")
+	f.Add(1, int64(math.MaxInt64), 1, "")
+	f.Add(math.MaxInt, int64(1), math.MaxInt, "")
+	f.Add(7, int64(90061001001001), 3, "") // some of every unit
+	f.Add(7, int64(time.Hour), 0, "first")
+	f.Add(7, int64(0), 3, "month from day 28 Europe/Berlin")
+	f.Add(7, int64(0), 0, "week")
+	f.Add(7, int64(1), 0, " ") // once read as no Window, with a text that ParseRate refused
+	f.Fuzz(func(t *testing.T, requests int, per int64, burst int, window string) {
+		r := ratelimit.Rate{Requests: requests, Per: time.Duration(per), Burst: burst, Window: ratelimit.Window(window)}
 		text, err := r.MarshalText()
 		if r.Validate() != nil {
 			require.ErrorIs(t, err, ratelimit.ErrInvalidConfig)

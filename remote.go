@@ -312,8 +312,8 @@ func (c *storeCaller) resolve(r *activeRule, p *engine.Part, o *origin, receipt 
 			o.rate = rate
 		}
 	default:
-		if p.Err = c.checkResolved(r, Rate(*want), receipt); p.Err == nil {
-			o.rate = Rate(*want)
+		if p.Err = c.checkResolved(r, rateOf(*want), receipt); p.Err == nil {
+			o.rate = rateOf(*want)
 		} else {
 			p.Want.Rate = nil
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/costs"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // A Reservation holds what [RateLimiter.Reserve] has charged for a request whose cost is known only afterwards.
@@ -121,8 +122,8 @@ func (l *RateLimiter) ReserveWait(ctx context.Context, req Request, term time.Du
 
 // reserves returns an error if term is out of range, or if the store of l cannot give units back.
 func (l *RateLimiter) reserves(term time.Duration) error {
-	if !validTerm(term) {
-		return &ConfigError{"term", term, termRange}
+	if !ruleconfig.ValidTerm(term) {
+		return &ConfigError{"term", term, ruleconfig.TermRange}
 	}
 	return settles(l.settings.store)
 }

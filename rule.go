@@ -15,7 +15,6 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/hooks"
 	"github.com/ratelimit-go/ratelimit/internal/keyspec"
 	"github.com/ratelimit-go/ratelimit/internal/match"
-	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
@@ -67,7 +66,8 @@ type Rule struct {
 
 	// Tiers has the limits of clients with a plan, by the name of the plan in [Request.Tier]. If Tiers has no entry
 	// for the tier of a request, Rate is the limit. If the tier of a client changes, the units that the client has
-	// used still count. If the algorithm counts in windows, all rates must have the same Per as Rate.
+	// used still count. If the algorithm counts in windows, all rates must have the same Per and Window as Rate. Only the
+	// day on which months begin may differ, see [Monthly]: if it changes, the units of this month count in the new one.
 	Tiers map[string]Rate
 
 	// Resolve, if it is not nil, returns the limit for a request; if it returns false, Tiers and Rate apply. Resolve is
@@ -356,7 +356,7 @@ func (c *ruleCheck) addWarmup(r *givenRule) {
 	if w.From < 1 || validate(r.Rate) != nil { // these mistakes are reported by Warmup.validate and addRate
 		return
 	}
-	c.within(r.path+".warmup", joinFaults(ruleconfig.Warmup(w).FaultsAt(ratetext.Rate(r.Rate))))
+	c.within(r.path+".warmup", joinFaults(ruleconfig.Warmup(w).FaultsAt(r.Rate.data())))
 	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
 		if rate := r.Tiers[tier]; rate != unlimitedRate && validate(rate) == nil {
 			c.within(tierPath(r.path, tier), w.fits(rate))

@@ -57,14 +57,14 @@ func (r *activeRule) identity(id, h keytable.Hash, n int64) keytable.Hash {
 func (r *activeRule) rates() engine.Rates {
 	windowed := algorithms[r.Algorithm].windowed
 	rates := engine.Rates{
-		Base: engine.Rate(r.Rate), MayGrow: r.Resolve != nil, Windows: windowed, SamePer: windowed, Warmup: r.Warmup.engine(),
+		Base: engine.Rate(r.Rate.data()), MayGrow: r.Resolve != nil, Windows: windowed, SamePer: windowed, Warmup: r.Warmup.engine(),
 	}
 	if len(r.Tiers) > 0 {
 		rates.Tiers = make(map[string]engine.Rate, len(r.Tiers))
 	}
 	for tier, rate := range r.Tiers {
 		if rate != unlimitedRate {
-			rates.Tiers[tier] = engine.Rate(rate)
+			rates.Tiers[tier] = engine.Rate(rate.data())
 		}
 	}
 	return rates
@@ -90,14 +90,14 @@ func (r *activeRule) resolved(req *Request, earlier map[string]Rate) (rate Rate,
 func ruledBy(u *override.Ruling, r *activeRule) (rate Rate, ok, exempt bool) {
 	e := u.Rule(r.Name, r.takes)
 	if e == nil || e.Effect == override.Rate {
-		return Rate(e.RateOf()), e != nil, false
+		return rateOf(e.RateOf()), e != nil, false
 	}
 	return unlimitedRate, true, true
 }
 
 // takes reports whether the override e, which has a rate, can be applied to the rule r.
 func (r *activeRule) takes(e *override.Entry) bool {
-	return r.Limiter == nil && r.key.Has(e.Part()) && r.fits(Rate(e.Rate)) == nil
+	return r.Limiter == nil && r.key.Has(e.Part()) && r.fits(rateOf(e.Rate)) == nil
 }
 
 // whose returns the client and the address that the key of req in the rule r belongs to, so that a pardon can find the key.

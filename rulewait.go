@@ -231,7 +231,7 @@ func (l *RateLimiter) fresh(d *decision, due instant) func() engine.Future {
 	}
 	return func() engine.Future {
 		algorithm := algorithms[r.Algorithm]
-		keys, err := algorithm.keys(&l.time, engine.Rates{Base: engine.Rate(o.rate), Windows: algorithm.windowed}, 1)
+		keys, err := algorithm.keys(&l.time, engine.Rates{Base: engine.Rate(o.rate.data()), Windows: algorithm.windowed}, 1)
 		if err != nil {
 			return nil
 		}

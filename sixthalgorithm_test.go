@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // A Cooldown is a [Limiter] that grants one unit to a key, and the next one no sooner than
@@ -49,8 +50,8 @@ type cooldownKeys struct {
 // cooldownConfig decides for all keys that have the same rate.
 type cooldownConfig struct{ gap time.Duration } // the shortest time between two units
 
-func newCooldownConfig(r Rate, _ time.Time) (*cooldownConfig, error) {
-	if err := r.withoutBurst("cooldown"); err != nil {
+func newCooldownConfig(r Rate, _ *engine.Timeline) (*cooldownConfig, error) {
+	if err := r.faults(ruleconfig.CountFaults("cooldown")); err != nil {
 		return nil, err
 	}
 	requests := time.Duration(r.Requests)

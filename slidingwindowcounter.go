@@ -1,12 +1,12 @@
 package ratelimit
 
 import (
-	"errors"
 	"math"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
 // A SlidingWindowCounter is a [Limiter] that estimates how many units a key was granted within the last [Rate.Per], and
@@ -55,15 +55,11 @@ type slidingCounterConfig struct {
 	exact.Window
 }
 
-func newSlidingCounterConfig(r Rate, start time.Time) (*slidingCounterConfig, error) {
-	err := r.withoutBurst("sliding window counter")
-	if r.Per > math.MaxInt64/2 {
-		err = errors.Join(err, &ConfigError{"per", r.Per, "must be at most 146 years: a wait may last two windows"})
-	}
-	if err != nil {
+func newSlidingCounterConfig(r Rate, t *engine.Timeline) (*slidingCounterConfig, error) {
+	if err := r.faults(ruleconfig.CounterFaults); err != nil {
 		return nil, err
 	}
-	return &slidingCounterConfig{Window: exact.NewWindow(int64(r.Requests), r.Per, start)}, nil
+	return &slidingCounterConfig{Window: exact.NewWindow(int64(r.Requests), r.Per, t.Start())}, nil
 }
 
 // slidingCounterState is the state of one key. The zero state has used nothing.

@@ -1,15 +1,12 @@
 package ratelimit
 
 import (
-	"errors"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
+	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
-
-// maxLogRequests is the largest Requests of a SlidingWindowLog. It bounds the memory of one key.
-const maxLogRequests = 1 << 16
 
 // A SlidingWindowLog is a [Limiter] that keeps the instant of each granted unit, and grants while a key has at most
 // [Rate.Requests] units within the last [Rate.Per].
@@ -56,13 +53,8 @@ type slidingLogConfig struct {
 	per      uint64 // length of the interval, in nanoseconds
 }
 
-func newSlidingLogConfig(r Rate, _ time.Time) (*slidingLogConfig, error) {
-	err := r.withoutBurst("sliding window log")
-	if r.Requests > maxLogRequests {
-		err = errors.Join(err, &ConfigError{"requests", r.Requests,
-			"must be at most 65536: each is stored; a sliding window counter has no such bound"})
-	}
-	if err != nil {
+func newSlidingLogConfig(r Rate, _ *engine.Timeline) (*slidingLogConfig, error) {
+	if err := r.faults(ruleconfig.LogFaults); err != nil {
 		return nil, err
 	}
 	return &slidingLogConfig{requests: int64(r.Requests), per: uint64(r.Per)}, nil

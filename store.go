@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -111,8 +112,8 @@ type StoreSupporter interface {
 	Supports(a Algorithm, r Rate) error
 }
 
-// A StoreAccepter is a [Store] that can use the fields Warmup, Look, Receipt, HoldFor and Penalty of an [Ask]. Any other
-// Store gets only asks in which these fields are zero.
+// A StoreAccepter is a [Store] that can use the fields Warmup, Look, Receipt, HoldFor and Penalty of an [Ask], and
+// [Rate.Window]. Any other Store gets only asks in which these fields are zero.
 type StoreAccepter interface {
 	// Accepts returns nil if the Store can decide on asks with this Algorithm, Rate, Warmup, Look, Receipt, HoldFor
 	// and Penalty, and otherwise the reason why not. It is called when a rule is made or changed, before Supports.
@@ -226,16 +227,19 @@ type StoreErrorLater interface {
 // revocableAsk has the Receipt and HoldFor of a charge that must be given back if a custom limiter denies the request.
 var revocableAsk = Ask{Receipt: 1, HoldFor: time.Second}
 
-// supportsOf returns a function that asks s whether it can decide on an Ask. It returns nil if s has no such method.
+// supportsOf returns a function that asks s whether it can decide on an Ask. It returns nil if there is no store.
 func supportsOf(s Store) func(a Ask) error {
-	accepting, accepts := s.(StoreAccepter)
-	supporting, supports := s.(StoreSupporter)
-	if !accepts && !supports {
+	if s == nil {
 		return nil
 	}
+	accepting, accepts := s.(StoreAccepter)
+	supporting, supports := s.(StoreSupporter)
 	return func(a Ask) (err error) {
-		if accepts {
+		switch {
+		case accepts:
 			err = accepting.Accepts(a)
+		case a.Rate.Window != "":
+			err = errors.New("it has no Accepts, to say that it knows a Window")
 		}
 		if err == nil && supports {
 			err = supporting.Supports(a.Algorithm, a.Rate)

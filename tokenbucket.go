@@ -45,7 +45,7 @@ type tokenBucketKeys struct {
 // tokenBucketConfig holds a rate and decides for all keys that have this rate.
 type tokenBucketConfig struct{ exact.Bucket }
 
-func newTokenBucketConfig(r Rate, _ time.Time) (*tokenBucketConfig, error) {
+func newTokenBucketConfig(r Rate, _ *engine.Timeline) (*tokenBucketConfig, error) {
 	b, err := r.bucket()
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -108,6 +109,8 @@ func limiterSpecs() []Spec {
 
 		{"tokenbucket", Ours, bucketLimit, newTokenBucket},
 		{"fixedwindow", Ours, windowLimit, newFixedWindow},
+		{"fixedwindow-calendar", Ours, windowLimit, newFixedWindowOf(calendarWindow)},
+		{"fixedwindow-first", Ours, windowLimit, newFixedWindowOf(firstWindow)},
 		{"slidingwindowlog", Ours, logLimit, newSlidingWindowLog},
 		{"slidingwindowcounter", Ours, windowLimit, newSlidingWindowCounter},
 		{"leakybucket", Ours, bucketLimit, newLeakyBucket},
@@ -135,6 +138,9 @@ func ruleSpecs() []Spec {
 		{"rules-observer", Rules, bucketLimit, newObserved},
 		{"rules-shadow", Rules, bucketLimit, newShadowed},
 		{"rules-stats", Rules, bucketLimit, newCounted},
+		{"rules-fixedwindow", Rules, windowLimit, newFixedWindowRules("")},
+		{"rules-fixedwindow-calendar", Rules, windowLimit, newFixedWindowRules(calendarWindow)},
+		{"rules-fixedwindow-first", Rules, windowLimit, newFixedWindowRules(firstWindow)},
 		{"rules-dead-store", Rules, bucketLimit, newRules(ratelimit.KeyUser, ratelimit.WithStore(dead{}), ratelimit.WithName("test"))},
 
 		{"rules-reserved", Extras, bucketLimit, newReserved},
@@ -185,6 +191,8 @@ func (s Spec) Can(w Workload) bool {
 		return w.Keys == 1 && !w.Parallel && s.turns(w)
 	case w.Outcome == Mixed && (w.Keys > 1 || w.Parallel):
 		return false // the limit of such a workload suits only one key and one core
+	case w.Outcome == Mixed && strings.HasSuffix(s.Name, "-calendar"):
+		return false // such a workload has windows of a millisecond
 	case s.Kind == Unkeyed:
 		return w.Keys == 1 && w.Outcome == Allowed
 	case s.Kind >= HTTP:

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
 )
 
 // A subject that does not limit, or mixes up its keys, is no one to compare
@@ -96,6 +98,35 @@ func workloads() (ws []Workload) {
 	)
 }
 
+// TestSubjectsCountInTheirWindows asks the subjects with a Window for the time until their windows end.
+// The three kinds of windows end at three different times.
+func TestSubjectsCountInTheirWindows(t *testing.T) {
+	clock := ratelimit.NewFakeClock(time.Date(2026, time.March, 10, 0, 0, 0, 0, time.UTC))
+	limit := Limit{Rate: 2, Per: forever, MaxKeys: 100, Clock: clock}
+	april := time.Date(2026, time.March, 31, 22, 0, 0, 0, time.UTC) // the month of Berlin ends in summer time
+	for name, want := range map[string]time.Duration{
+		"fixedwindow":                forever - time.Duration(clock.Now().UnixNano())%forever,
+		"fixedwindow-calendar":       april.Sub(clock.Now()),
+		"fixedwindow-first":          forever,
+		"rules-fixedwindow":          forever - time.Duration(clock.Now().UnixNano())%forever,
+		"rules-fixedwindow-calendar": april.Sub(clock.Now()),
+		"rules-fixedwindow-first":    forever,
+	} {
+		s, err := Find(name)
+		require.NoError(t, err)
+		subject, err := s.New(limit)
+		require.NoError(t, err)
+		var res ratelimit.Result
+		switch l := subject.(type) {
+		case fixedWindow:
+			res = l.FixedWindow.Allow("a")
+		case ruled:
+			res = l.RateLimiter.Allow("a", l.endpoint)
+		}
+		assert.Equal(t, want, res.ResetAfter, name)
+	}
+}
+
 func TestCan(t *testing.T) {
 	can := func(name string, w Workload) bool {
 		s, err := Find(name)
@@ -110,6 +141,8 @@ func TestCan(t *testing.T) {
 	assert.True(t, can("tokenbucket", Workload{Keys: 5, Outcome: Denied, Parallel: true}))
 
 	assert.True(t, can("tokenbucket", Workload{Keys: 1, Outcome: Mixed}))
+	assert.True(t, can("fixedwindow-first", Workload{Keys: 1, Outcome: Mixed}))
+	assert.False(t, can("fixedwindow-calendar", Workload{Keys: 1, Outcome: Mixed}), "it has no windows of a millisecond")
 	assert.False(t, can("tokenbucket", Workload{Keys: 2, Outcome: Mixed}), "the rate is one key's")
 	assert.False(t, can("tokenbucket", Workload{Keys: 1, Outcome: Mixed, Parallel: true}), "asked by one core")
 	for _, outcome := range []Outcome{Allowed, Denied} {

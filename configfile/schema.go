@@ -278,7 +278,9 @@ func valueOf(f ruleconfig.Field, isDefault bool) schema {
 		return schema{"type": "string", "pattern": "^[a-z0-9._-]{0,64}$"}
 	case ruleconfig.StoreError:
 		return schema{"type": "string", "anyOf": []schema{{"enum": []string{"open", "closed", "local"}}, {"pattern": "^local:0*[1-9][0-9]*$"}}}
-	case ruleconfig.Capacity, ruleconfig.Requests, ruleconfig.Burst:
+	case ruleconfig.WindowName:
+		return choice("day", "week", "month", "year", "first")
+	case ruleconfig.Capacity, ruleconfig.Requests, ruleconfig.Burst, ruleconfig.FirstDay:
 		return count
 	case ruleconfig.PerSecond, ruleconfig.PerMillisecond, ruleconfig.Milliseconds, ruleconfig.Seconds:
 		return number

@@ -207,7 +207,9 @@ var notInSchema = strings.Fields(`
 	log-too-large-by-rate number-beyond-float number-huge-exponent number-long one-a-day penalty-of-inflight rate-burst-with-comma
 	rate-burst-with-equals rate-of-zero rate-per-month refill-too-fine refill-too-slow strategy-beside-policy
 	tier-of-another-window tier-of-another-window-in-fields tier-with-a-burst unlimited-rule
-	unlimited-tier-with-a-burst warmup-twice window-too-fine window-too-long window-too-long-for-counter
+	unlimited-tier-with-a-burst warmup-twice window-beside-length window-counter window-day-29 window-day-of-week window-day-text
+	window-first-alone window-first-zone window-text-burst window-text-misspelt window-text-zone window-tier window-too-fine
+	window-too-long window-too-long-for-counter window-zone-alone window-zone-local window-zone-unknown
 `)
 
 // TestSchemaRefuses plays the documents that the library refuses to the schema.
@@ -239,6 +241,10 @@ func TestSchemaTakes(t *testing.T) {
 		`[{"name": "a", "algorithm": "FixedWindow", "rate": "5/s", "warmupRequests": 2, "warmup_duration": 0.5}]`,
 		`[{"name": "a", "algorithm": "FixedWindow", "algoConfig": {"rate": "5/s", "warmupRequests": 2, "warmupDuration": 60}}]`,
 		`[{"name": "a", "algorithm": "FixedWindow", "rate": "5/s", "Penalty": {"AFTER": 10, "within": "1 m", "for": "1h", "_most": "7d"}}]`,
+		`[{"name": "a", "algorithm": "FixedWindow", "maxRequests": 5, "window": "Month", "zone": "Europe/Berlin", "first_day": 28}]`,
+		`[{"name": "a", "algorithm": "FixedWindow", "rate": "5/month from day 2 Europe/Berlin", ` +
+			`"tiers": {"x": {"rate": "7/month from day 3 Europe/Berlin"}}}]`,
+		`[{"name": "a", "algorithm": "FixedWindow", "algoConfig": {"limit": 5, "window": "first", "windowMs": 500}}]`,
 		`[{"name": "a", "algorithm": "fixed_window", "rate": "1/s", "tiers": {"x": "unlimited", "y": {"LIMIT": 7, "window_seconds": 1}}, ` +
 			`"onStoreError": "local:04"}]`,
 	}
@@ -314,6 +320,9 @@ var samples = map[ruleconfig.Kind][2]string{
 	ruleconfig.Milliseconds:   {`0.5`, `"name": "a", "algorithm": "FixedWindow", "limit": 1`},
 	ruleconfig.Seconds:        {`0.5`, `"name": "a", "algorithm": "FixedWindow", "limit": 1`},
 	ruleconfig.RateText:       {`"5/m"`, `"name": "a", "algorithm": "FixedWindow"`},
+	ruleconfig.WindowName:     {`"month"`, `"name": "a", "algorithm": "FixedWindow", "limit": 1`},
+	ruleconfig.Zone:           {`"Europe/Berlin"`, `"name": "a", "algorithm": "FixedWindow", "limit": 1, "window": "day"`},
+	ruleconfig.FirstDay:       {`28`, `"name": "a", "algorithm": "FixedWindow", "limit": 1, "window": "month"`},
 	ruleconfig.Burst:          {`5`, `"name": "a", "algorithm": "TokenBucket", "rate": "1/s"`},
 	ruleconfig.PenaltyMap:     {`{"after": 1, "within": "1s", "for": "1h"}`, `"name": "a", "algorithm": "TokenBucket", "rate": "5/s"`},
 	ruleconfig.WarmupMap:      {`{"from": 1, "over": "1h"}`, `"name": "a", "algorithm": "TokenBucket", "rate": "5/s"`},

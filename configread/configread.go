@@ -53,7 +53,10 @@ func (r *Reader) Duration(name string) time.Duration { return r.fields.Duration(
 
 // Rate returns the rate in a field, which is a text for [ratelimit.ParseRate]. The rate must not be
 // [ratelimit.Unlimited].
-func (r *Reader) Rate(name string) ratelimit.Rate { return ratelimit.Rate(r.fields.Rate(name)) }
+func (r *Reader) Rate(name string) ratelimit.Rate {
+	rate := r.fields.Rate(name)
+	return ratelimit.Rate{Requests: rate.Requests, Per: rate.Per, Burst: rate.Burst, Window: ratelimit.Window(rate.Window)}
+}
 
 // Err returns all problems, joined, or nil. It reports the problems of the fields that were read. It
 // also reports each field of the config for which no method was called, because the algorithm does not

@@ -450,3 +450,31 @@ func TestTwoLayers(t *testing.T) {
 	}
 	assert.Equal(t, []codes.Code{codes.OK, codes.ResourceExhausted, codes.OK, codes.ResourceExhausted}, got)
 }
+
+// TestPushbackOfMonths has a rule that counts in months, so that a client must wait for weeks. No client should hold its call for so
+// long: the trailer says that it should not retry, and the details say when it could.
+func TestPushbackOfMonths(t *testing.T) {
+	l, clock := limited(t, []ratelimit.Rule{{Name: "month", Endpoint: "*", Algorithm: ratelimit.AlgorithmFixedWindow,
+		Rate: ratelimit.Rate{Requests: 1, Window: ratelimit.Calendar("month", "Europe/Berlin")}}}, nil)
+	clock.Set(time.Date(2026, 3, 8, 12, 0, 0, 0, time.UTC))
+	w := behind(t, made(t, l, grpclimit.Config{MaxPushback: 24 * time.Hour}))
+	err, _ := w.call(t)
+	require.NoError(t, err)
+	left := 23*24*time.Hour + 10*time.Hour // until midnight in Berlin, where summer time has begun by then
+	for _, row := range []struct {
+		advance  time.Duration
+		pushback string
+	}{{0, "-1"}, {left - time.Hour, "3600000"}} {
+		clock.Advance(row.advance)
+		left -= row.advance
+		err, trailer := w.call(t)
+		require.Equal(t, codes.ResourceExhausted, status.Code(err))
+		assert.Equal(t, []string{row.pushback}, trailer[pushbackKey])
+		retry, rules := details(t, err)
+		assert.Equal(t, left, retry.GetRetryDelay().AsDuration())
+		assert.Equal(t, []string{"month"}, rules)
+	}
+	clock.Advance(left)
+	err, _ = w.call(t)
+	require.NoError(t, err, "April")
+}

@@ -77,6 +77,7 @@ type Config struct {
 	// clients that were all denied until the end of one window do not come back at the same time.
 	// Jitter applies to Retry-After, to the parameter t of RateLimit and to Grpc-Retry-Pushback-Ms; in one
 	// response, all of them use the same fraction. The limits do not change, and [Info] has the exact time.
+	// For windows as long as a month, choose a small Jitter: a tenth of 20 days is 2 days.
 	Jitter float64
 
 	// HoldExtend is for rules with [ratelimit.AlgorithmInFlight], which limit how many requests run at the same

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -278,6 +279,59 @@ func TestFields(t *testing.T) {
 			require.Positive(t, denied)
 		}
 	}
+}
+
+// TestFieldsOfWindows has rules whose windows are those of a calendar, and differ in length: the parameter w is the length of
+// the window that contains the time of the response. The time in a bubble of synctest begins on January 1, 2000.
+func TestFieldsOfWindows(t *testing.T) {
+	const day = 86400
+	synctest.Test(t, func(t *testing.T) {
+		l, err := ratelimit.New([]ratelimit.Rule{
+			{Name: "month", Endpoint: "*", Additional: true, Algorithm: ratelimit.AlgorithmFixedWindow,
+				Rate:  ratelimit.Rate{Requests: 2, Window: ratelimit.Calendar("month", "")},
+				Tiers: map[string]ratelimit.Rate{"paid": {Requests: 3, Window: ratelimit.Monthly(15, "")}}},
+			{Name: "day", Endpoint: "*", Additional: true, Algorithm: ratelimit.AlgorithmFixedWindow,
+				Rate: ratelimit.Rate{Requests: 9, Window: ratelimit.Calendar("day", "Europe/Berlin")}},
+			{Name: "first", Endpoint: "*", Additional: true, Algorithm: ratelimit.AlgorithmFixedWindow,
+				Rate: ratelimit.Rate{Requests: 9, Per: time.Hour, Window: "first"}},
+		}, nil)
+		require.NoError(t, err)
+		h := wrap(t, l, httplimit.Config{Client: func(r *http.Request) (string, string, bool) {
+			return r.Header.Get("User"), r.Header.Get("Tier"), true
+		}}, ok)
+		for _, row := range []struct {
+			at         string
+			tier       string
+			month, day int64
+			why        string
+		}{
+			{"2000-01-01T00:00:00Z", "", 31 * day, day, "January"},
+			{"2000-01-31T23:59:59Z", "", 31 * day, day, "its last second"},
+			{"2000-02-01T00:00:00Z", "", 29 * day, day, "February of a leap year"},
+			{"2000-02-01T00:00:00Z", "paid", 31 * day, day, "the month that began on January 15"},
+			{"2000-02-15T00:00:00Z", "paid", 29 * day, day, "the month that begins on February 15"},
+			{"2000-03-25T23:00:00Z", "", 31 * day, 23 * 3600, "the clocks of Berlin are set forward on that day"},
+			{"2000-10-29T12:00:00Z", "", 31 * day, 25 * 3600, "and set back on that day"},
+		} {
+			at, err := time.Parse(time.RFC3339, row.at)
+			require.NoError(t, err)
+			time.Sleep(time.Until(at))
+			w := get(t, h, "/", "203.0.113.9:1", "User", row.at, "Tier", row.tier)
+			require.Equal(t, http.StatusOK, w.Code)
+			windows := map[string]int64{}
+			for _, i := range parseList(t, w.Header().Values("RateLimit-Policy")) {
+				windows[i.name] = i.params["w"]
+			}
+			require.Equal(t, map[string]int64{"month": row.month, "day": row.day, "first": 3600}, windows, row.why)
+		}
+
+		for range 2 {
+			get(t, h, "/", "203.0.113.9:1", "User", "u")
+		}
+		w := get(t, h, "/", "203.0.113.9:1", "User", "u")
+		require.Equal(t, http.StatusTooManyRequests, w.Code)
+		require.Equal(t, strconv.Itoa(2*day+12*3600), w.Header().Get("Retry-After"), "until November begins in UTC")
+	})
 }
 
 // TestManyRules shows the 8 rules with the fewest units left.

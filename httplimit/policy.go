@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
 )
 
 // policies contains, for one version of the limiter's rules, the texts that describe the rules to clients.
@@ -48,6 +49,8 @@ type span struct {
 	unit   time.Duration // the time in which one unit comes back, rounded up; 0 if all come back at once, or if it is not known
 	limit  int           // the most units that can be granted at once
 	item   string        // what RateLimit-Policy says of a rule with this rate; not used if the Result has another Limit
+
+	calendar string // the Window of the rate if it is a calendar, whose windows differ in length; window and item are then not used
 }
 
 // policies returns the policies of the current rules: the texts that describe them to clients. It makes
@@ -268,14 +271,22 @@ func (p *policy) spanOf(rate ratelimit.Rate, bucket bool) span {
 
 // appendPolicy appends to the slice text the item of RateLimit-Policy for the rule of p, with this limit.
 func (s *span) appendPolicy(text []byte, p *policy, limit int) []byte {
-	if limit == s.limit && s.item != "" {
+	if limit == s.limit && s.item != "" && s.calendar == "" {
 		return append(text, s.item...)
 	}
 	text = append(appendParameter(append(text, p.item...), ";q=", int64(limit)), p.counts...)
-	if s.window > 0 {
-		text = appendParameter(text, ";w=", s.window)
+	if window := s.seconds(); window > 0 {
+		text = appendParameter(text, ";w=", window)
 	}
 	return text
+}
+
+// seconds returns the length of the window, or of the present window of a calendar, in seconds, rounded up.
+func (s *span) seconds() int64 {
+	if s.calendar == "" {
+		return s.window
+	}
+	return int64((calendar.LengthAt(s.calendar, 0, time.Now()) + time.Second - 1) / time.Second)
 }
 
 // spanOf returns the span of a rate, with the field item left empty. bucket is true for a token bucket or a
@@ -287,6 +298,9 @@ func spanOf(rate ratelimit.Rate, bucket bool) (s span) {
 	s.limit = rate.Requests
 	if rate.Burst != 0 {
 		s.limit = rate.Burst
+	}
+	if rate.Per == 0 {
+		s.calendar = string(rate.Window)
 	}
 	units, requests, per := uint64(1), uint64(1), uint64(rate.Per)
 	if bucket {

@@ -3,11 +3,13 @@ package prommetrics
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/configfile"
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
 )
 
 //go:generate env RATELIMIT_WRITE=1 go test -count=1 -run ^TestCollector$ .
@@ -142,7 +144,8 @@ func (c *Collector) collectRule(ch chan<- prometheus.Metric, s *series) {
 			limit = r.Rate.Burst
 		}
 		gauge(ch, c.limit, float64(limit), s.name)
-		gauge(ch, c.rate, float64(r.Rate.Requests)/r.Rate.Per.Seconds(), s.name)
+		per := calendar.LengthAt(string(r.Rate.Window), r.Rate.Per, time.Now()) // of a calendar, the length of the present window
+		gauge(ch, c.rate, float64(r.Rate.Requests)/per.Seconds(), s.name)
 	} else if algorithm == "" {
 		algorithm = "custom"
 	}

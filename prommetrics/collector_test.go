@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -138,4 +139,27 @@ func TestCollector(t *testing.T) {
 	problems, err := testutil.GatherAndLint(r)
 	require.NoError(t, err)
 	assert.Empty(t, problems)
+}
+
+// TestCollectorOfWindows requires that the rate of a rule is its limit divided by the length of the current window, in seconds.
+// The time in a bubble of synctest begins on January 1, 2000.
+func TestCollectorOfWindows(t *testing.T) {
+	const day = 86400.
+	synctest.Test(t, func(t *testing.T) {
+		l, err := ratelimit.New([]ratelimit.Rule{
+			{Name: "month", Endpoint: "/a", Algorithm: ratelimit.AlgorithmFixedWindow,
+				Rate: ratelimit.Rate{Requests: 100, Window: ratelimit.Calendar("month", "")}},
+			{Name: "first", Endpoint: "/b", Algorithm: ratelimit.AlgorithmFixedWindow,
+				Rate: ratelimit.Rate{Requests: 100, Per: time.Hour, Window: "first"}},
+		}, nil)
+		require.NoError(t, err)
+		r := registered(t, prommetrics.NewCollector(l, prommetrics.Options{Limiter: "api"}))
+		for _, days := range []float64{31, 29, 31} { // of January, February and March
+			all := values(t, r)
+			require.Equal(t, 100/(days*day), all[`ratelimit_rule_units_per_second{rule="month"}`])
+			require.Equal(t, 100., all[`ratelimit_rule_limit_units{rule="month"}`])
+			require.Equal(t, 100/3600., all[`ratelimit_rule_units_per_second{rule="first"}`])
+			time.Sleep(time.Duration(days * day * 1e9))
+		}
+	})
 }

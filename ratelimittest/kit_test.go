@@ -55,7 +55,7 @@ func TestFailure(t *testing.T) {
 		"seed 1, schedule 0;",
 		"\tstart := time.Unix(7, 8)\n",
 		"\tclock := ratelimit.NewFakeClock(start)\n",
-		"\tl, _ := New(ratelimit.Rate{Requests:2, Per:10, Burst:0}, clock)\n",
+		"\tl, _ := New(ratelimit.Rate{Requests:2, Per:10, Burst:0, Window:\"\"}, clock)\n",
 		"\tclock.Set(start.Add(0)) // 0s\n",
 		"\tl.Take(ctx, \"a\", 1) // allowed, 1 of 2 remain, reset after 15ns\n",
 		"\t// the model says: allowed, 1 of 2 remain, reset after 10ns",

@@ -144,7 +144,7 @@ func TestStoreFailure(t *testing.T) {
 	require.NoError(t, err)
 	f := k.run(k.scheduleKinds()[2])
 	require.NotNil(t, f)
-	same := strings.NewReplacer("KEY", `Key: "b", Client: "b"`, "RATE", "Rate: ratelimit.Rate{Requests:2, Per:10, Burst:0}")
+	same := strings.NewReplacer("KEY", `Key: "b", Client: "b"`, "RATE", `Rate: ratelimit.Rate{Requests:2, Per:10, Burst:0, Window:""}`)
 	require.Equal(t, same.Replace(`seed 0, schedule 0; instants since the start:
 	start := time.Unix(7, 8)
 	clock := ratelimit.NewFakeClock(start)
@@ -167,6 +167,6 @@ func TestStoreFailure(t *testing.T) {
 		answers: []storeAnswer{{err: context.Canceled}},
 	}}
 	require.Contains(t, long.String(), `s.Take(late, []ratelimit.Ask{
-		{Rule: "", Key: strings.Repeat("x", 65536)+"1", Algorithm: "", Rate: ratelimit.Rate{Requests:0, Per:0, Burst:0}, N: 0},
+		{Rule: "", Key: strings.Repeat("x", 65536)+"1", Algorithm: "", Rate: ratelimit.Rate{Requests:0, Per:0, Burst:0, Window:""}, N: 0},
 	}) // context canceled`)
 }

@@ -8,7 +8,10 @@ import (
 )
 
 // FixedWindowModel returns the [Model] of one key of a [ratelimit.FixedWindow] that was
-// made at start. The rate must be valid and have no burst.
+// made at start. The rate must be valid and have no burst. It may have a [ratelimit.Window]: then start and
+// the times that the Model gets are those of the wall clock, and the zone is that of the machine's database.
+//
+// With the Window "first", an [Account] with this Model is right only as long as nothing is given back.
 func FixedWindowModel(start time.Time, r ratelimit.Rate) Model {
 	return &fixedWindow{windows{history{start: start}, r}}
 }
@@ -55,10 +58,10 @@ func (m *windows) count(w *big.Int) *big.Int {
 
 func (m *windows) copied() windows { return windows{m.history.copied(), m.rate} }
 
-// setRate changes the rate at the instant u. If Per changes, the windows get another length, and the old
-// counts no longer fit them. The given function then returns how many units count as granted in the new window.
+// setRate changes the rate at the instant u. If Per or Window changes, the windows are others, and the old counts no
+// longer fit them. The given function then returns how many units count as granted in the new window.
 func (m *windows) setRate(u *big.Int, r ratelimit.Rate, used func(u *big.Int) *big.Int) {
-	if m.last != nil && r.Per != m.rate.Per {
+	if m.last != nil && (r.Per != m.rate.Per || r.Window != m.rate.Window) {
 		m.carry(u, used(u))
 	}
 	m.rate = r
@@ -90,10 +93,45 @@ func (m *fixedWindow) SetRate(at time.Time, r ratelimit.Rate) {
 	m.setRate(m.instant(at), r, m.used)
 }
 
-func (m *fixedWindow) used(u *big.Int) *big.Int { return m.count(m.window(u)) }
+// span returns the begin and the end of the window that contains the instant u.
+func (m *fixedWindow) span(u *big.Int) (begin, end *big.Int) {
+	switch m.rate.Window {
+	case "":
+		w := m.window(u)
+		return m.begin(w), m.begin(add(w, num(1)))
+	case "first":
+		begin = u
+		// The first grant begins a window, and so does each grant after the end of the window before.
+		for i, g := range m.grants {
+			if i == 0 || sub(g.at, begin).Cmp(m.per()) >= 0 {
+				begin = g.at
+			}
+		}
+		if sub(u, begin).Cmp(m.per()) >= 0 {
+			begin = u
+		}
+		return begin, add(begin, m.per())
+	}
+	start := sinceEpoch(m.start)
+	begin, end = parseCalendar(m.rate.Window).edges(add(start, u))
+	return sub(begin, start), sub(end, start)
+}
+
+func (m *fixedWindow) used(u *big.Int) *big.Int {
+	begin, end := m.span(u)
+	sum := num(0)
+	for _, g := range m.grants {
+		if g.at.Cmp(begin) >= 0 && g.at.Cmp(end) < 0 {
+			sum = add(sum, g.n)
+		}
+	}
+	return sum
+}
+
 func (m *fixedWindow) free(u *big.Int) *big.Int { return sub(m.requests(), m.used(u)) }
 func (m *fixedWindow) wait(u, _ *big.Int) *big.Int {
-	return sub(m.begin(add(m.window(u), num(1))), u)
+	_, end := m.span(u)
+	return sub(end, u)
 }
 
 func (m *fixedWindow) renewal(u *big.Int) *big.Int {

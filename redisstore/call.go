@@ -17,6 +17,7 @@ type call struct {
 	script *script // the script to run; nil for DEL
 	keys   []string
 	args   []any
+	edges  []edged // the arguments with edges of the windows of calendars
 	shared *shared // the key and the wanted units, if several callers may share this call; otherwise nil
 
 	members []*call // if this call is a batch: the calls that it replaces

@@ -24,6 +24,9 @@ type conn struct {
 	// together.
 	oneServer bool
 
+	// ahead is by how many microseconds the server's clock is ahead of the clock of this process, as far as that is known.
+	ahead atomic.Int64
+
 	lastPipeline atomic.Uint64 // the number of the pipeline that was started last
 
 	denials *denials // the denial cache; nil if it is turned off
@@ -126,6 +129,15 @@ func (c *conn) run(ctx context.Context, s *script, keys []string, args []any) (a
 	return c.sender(ctx, keys[0]).do(ctx, &call{script: s, keys: keys, args: args})
 }
 
+// runAt runs the script s, some of whose arguments have edges of the windows of calendars, and returns its reply.
+func (c *conn) runAt(ctx context.Context, s *script, keys []string, args []any, edges []edged) (any, error) {
+	call := &call{script: s, keys: keys, args: args, edges: edges}
+	if len(edges) > 0 {
+		call.place(c.serverTime(), nil)
+	}
+	return c.sender(ctx, keys[0]).do(ctx, call)
+}
+
 // del deletes the given keys, which must be in one slot.
 func (c *conn) del(ctx context.Context, keys []string) error {
 	_, err := c.sender(ctx, keys[0]).do(ctx, &call{keys: keys})
@@ -189,8 +201,9 @@ func firstTries(calls []*call) (first, others []*call) {
 }
 
 // exchange sends the calls and reads their replies. If the server does not know the script of a call by its
-// hash, exchange sends the call again with the text of the script. A panic of the client becomes the error
-// of the calls.
+// hash, exchange sends the call again with the text of the script. If the server's time is outside of the
+// windows that a call names, exchange sends the call again with others. A panic of the client becomes the
+// error of the calls.
 func (c *conn) exchange(by sending, calls []*call) {
 	if len(calls) == 0 {
 		return
@@ -215,6 +228,15 @@ func (c *conn) exchange(by sending, calls []*call) {
 	if len(unknown) > 0 {
 		c.stats.noScripts.Add(uint64(len(unknown)))
 		c.tryOnce(by, unknown, true)
+	}
+	var outside []*call
+	for _, call := range calls {
+		if c.replace(call) {
+			outside = append(outside, call)
+		}
+	}
+	if len(outside) > 0 {
+		c.tryOnce(by, outside, false)
 	}
 }
 

@@ -13,8 +13,11 @@ import (
 // kept for an hour longer. States far ahead are not moved to now, because the clock of the
 // kit goes back by years, and its models do not move them either.
 func WithClock(c ratelimit.Clock) Option {
-	return func(s *settings) { s.now, s.pad, s.heals = c.Now, time.Hour, false }
+	return func(s *settings) { s.now, s.wall, s.pad, s.heals = c.Now, c.Now, time.Hour, false }
 }
+
+// WithProcessClock makes a store find the windows of calendars by c, as the clock of this process.
+func WithProcessClock(c ratelimit.Clock) Option { return func(s *settings) { s.wall = c.Now } }
 
 // WithHealing moves states far ahead to now, also under WithClock.
 func WithHealing() Option { return func(s *settings) { s.heals = true } }

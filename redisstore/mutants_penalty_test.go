@@ -183,7 +183,7 @@ var penaltyMutants = []mutant{
 		old: "learns := len(items) == 1", new: "learns := len(items) > 1",
 		by: "TestBlockCached", why: "so is one of a rule that warms up"},
 	{name: "general-block-not-used", file: "store.go",
-		old: "penalized(a) && s.conn.denied(a, &res)", new: "false",
+		old: "remembered && s.conn.denied(a, &res)", new: "remembered && false",
 		by: "TestBlockCached", why: "so is one of a rule that warms up"},
 	{name: "reset-keeps-block", file: "store.go",
 		old: ", penaltyKey(key)}", new: "}",

@@ -83,8 +83,8 @@ var settleMutants = []mutant{
 		by: "TestSettleRepliesLost", why: "a settlement may be repeated, and is"},
 	{name: "window-keeps-receipts", file: "lua/window.lua",
 		old: "  s.dropped, s.marked = s.dropped or s.marked, nil" +
-			" -- units of a window that has another length now cannot be told apart\n  now = max(now, s.last)\n  s.used",
-		new: "  now = max(now, s.last)\n  s.used",
+			" -- units of a window that has another length now cannot be told apart\n  local used = fixed",
+		new: "  local used = fixed",
 		by:  "TestSettleAcrossWindows", why: "another length of the window makes all charges final"},
 	{name: "log-moves-all", file: "lua/settlelog.lua",
 		old: "local moved = 4096", new: "local moved = 40960",

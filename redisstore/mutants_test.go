@@ -126,5 +126,5 @@ func TestMutantsApply(t *testing.T) {
 // mutants returns all mutants.
 func mutants() []mutant {
 	return slices.Concat(scriptMutants, settleMutants, storeMutants, outageMutants, warmupMutants, onceMutants, heldMutants,
-		penaltyMutants, overrideMutants)
+		penaltyMutants, overrideMutants, calendarMutants)
 }

@@ -313,9 +313,9 @@ func (r *retryable) learnOthers(ctx context.Context, denies bool) {
 // there was a record.
 func (r *retryable) takeOwn(ctx context.Context, mode int) (replayed bool, err error) {
 	some := r.some(r.own)
-	keys, args, needs := r.store.arguments(some, mode|withReceipts)
+	keys, args, edges, needs := r.store.arguments(some, mode|withReceipts)
 	args = append(args, r.TTL.Microseconds(), r.toRecord())
-	reply, err := r.store.conn.run(ctx, onceScripts.of(needs), append(keys, r.record.text), args)
+	reply, err := r.store.conn.runAt(ctx, onceScripts.of(needs), append(keys, r.record.text), args, edges)
 	if err != nil {
 		return false, err
 	}

@@ -27,6 +27,7 @@ type settings struct {
 	// state is no longer needed. A test that sets now must make pad long, because the keys still expire by
 	// the server's clock.
 	now   func() time.Time
+	wall  func() time.Time // the clock of this process
 	pad   time.Duration
 	heals bool // whether a state that is far ahead of the clock is moved back to the present, as it is outside of tests
 }
@@ -34,7 +35,7 @@ type settings struct {
 func newSettings(opts []Option) settings {
 	set := settings{
 		prefix: "ratelimit", timeout: 50 * time.Millisecond, denials: time.Second,
-		leaseTerm: leaseTerm, pad: defaultPad, heals: true,
+		leaseTerm: leaseTerm, wall: time.Now, pad: defaultPad, heals: true,
 	}
 	for i, o := range opts {
 		if o == nil {
@@ -85,7 +86,7 @@ func WithDenialCache(d time.Duration) Option { return func(s *settings) { s.deni
 //
 // The more requests a key has, the more units are taken ahead, but at most an eighth of the units that
 // remain. Near the limit, therefore, each request calls the server. No units are taken ahead for a leaky
-// bucket, for a rule with a [ratelimit.Penalty], nor for a decision of several rules.
+// bucket, for a rule with a [ratelimit.Penalty] or a [ratelimit.Window], nor for a decision of several rules.
 func WithLeases(units int) Option { return func(s *settings) { s.leases = int64(units) } }
 
 // validate returns the joined errors of all invalid settings, or nil.

@@ -200,11 +200,13 @@ type overrideRate struct {
 	Requests int           `json:"requests"`
 	Per      time.Duration `json:"per"` // in nanoseconds
 	Burst    int           `json:"burst,omitempty"`
+
+	Window ratelimit.Window `json:"window,omitempty"`
 }
 
 func valueOf(o ratelimit.Override) (v overrideValue) {
 	if o.Rate != (ratelimit.Rate{}) {
-		v.Rate = &overrideRate{o.Rate.Requests, o.Rate.Per, o.Rate.Burst}
+		v.Rate = &overrideRate{o.Rate.Requests, o.Rate.Per, o.Rate.Burst, o.Rate.Window}
 	}
 	if !o.Until.IsZero() {
 		v.Until = &[2]int64{o.Until.Unix(), int64(o.Until.Nanosecond())}
@@ -225,7 +227,7 @@ func overrideOf(field, value string) (ratelimit.Override, error) {
 		return o, fmt.Errorf("the value of the override %q: %w", field, err)
 	}
 	if v.Rate != nil {
-		o.Rate = ratelimit.Rate{Requests: v.Rate.Requests, Per: v.Rate.Per, Burst: v.Rate.Burst}
+		o.Rate = ratelimit.Rate{Requests: v.Rate.Requests, Per: v.Rate.Per, Burst: v.Rate.Burst, Window: v.Rate.Window}
 	}
 	if v.Until != nil {
 		o.Until = time.Unix(v.Until[0], v.Until[1])

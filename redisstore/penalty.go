@@ -179,19 +179,27 @@ func (b *block) deny(p *plan, n, longest, shortest int64, res *ratelimit.Result)
 	return true
 }
 
-// learnBlock stores in the denial cache that the key of the item is blocked, if the answer a says so. The call that brought
-// the answer was made between began and ended. The parameter resets is the count of resets before the call: if the count has
-// grown since then, learnBlock stores nothing, because one of these resets may have ended the block.
-func (d *denials) learnBlock(it *item, a *answer, began, ended time.Duration, resets int64) {
-	if d == nil || a.block == 0 || resets != d.resets.Load() {
+// learnDenial stores the answer a in the denial cache if a block denies the item, or if it is a denial of one unit that is no
+// strike. The call that brought the answer was made between began and ended. The parameter resets is the count of resets
+// before the call: if the count has grown since then, learnDenial stores nothing, because one of these resets may have ended
+// the denial.
+func (d *denials) learnDenial(it *item, a *answer, began, ended time.Duration, resets int64) {
+	if d == nil || resets != d.resets.Load() {
 		return
 	}
 	known := &denial{
 		algorithm: it.ask.Algorithm, rate: it.ask.Rate, warmup: it.ask.Warmup, penalty: penaltyOf(it.ask), plan: it.plan,
 		sent: began, received: ended,
 	}
-	known.state.recordBlock(a, it.n)
-	d.keep(stateIDOf(it.ask), known, true)
+	switch {
+	case a.block > 0:
+		known.state.recordBlock(a, it.n)
+	case !a.granted && it.n <= 1 && !penalized(it.ask):
+		known.state.recordDenial(a)
+	}
+	if known.state.known != 0 {
+		d.keep(stateIDOf(it.ask), known, true)
+	}
 }
 
 // blockFor changes the answer, a denial, to a denial by a block that lasts for the duration rest from now. If rest is 0, it

@@ -2,18 +2,21 @@ package redisstore
 
 import (
 	"fmt"
+	"hash/maphash"
 	"math"
 	"sync/atomic"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
 )
 
 // A plan is a rate and an algorithm, expressed by the numbers with which the scripts compute.
 //
 // For a bucket, a token is divided into equal parts: the field unit is the number of parts in a token, and the
 // field gain is the number of parts that drain in a microsecond. The fraction gain/unit is in lowest terms.
-// For a window, gain is the number of units that the window grants, and unit is its length in microseconds.
+// For a window, gain is the number of units that the window grants, and unit is its length in microseconds, or 0 if
+// the windows are those of a calendar.
 type plan struct {
 	kind       byte // the letter of the algorithm, as keys and scripts contain it
 	gain, unit int64
@@ -32,12 +35,18 @@ type cachedPlan struct {
 	rate      ratelimit.Rate
 	plan
 	args []any
+
+	window calendar.Window // that of the rate
+	frame  string          // for a Window that is not zero: the first word of the states that are stored with it, see window.lua
 }
 
 // planOf returns the plan for this algorithm and rate. If the plan is not in the cache, planOf makes the plan
 // and stores it there. It returns an error if the store cannot decide exactly with this algorithm and rate.
 func (c *planCache) planOf(a ratelimit.Algorithm, r ratelimit.Rate) (*cachedPlan, error) {
 	hash := uint64(r.Requests)*31 + uint64(r.Burst)*37 + uint64(r.Per) + uint64(algorithms[a])<<8
+	if r.Window != "" {
+		hash += maphash.String(ruleSeed, string(r.Window))
+	}
 	place := &c[hash*0x9e3779b97f4a7c15>>58]
 	if p := place.Load(); p != nil && p.algorithm == a && p.rate == r {
 		return p, nil
@@ -46,7 +55,11 @@ func (c *planCache) planOf(a ratelimit.Algorithm, r ratelimit.Rate) (*cachedPlan
 	if err != nil {
 		return nil, err
 	}
-	p := &cachedPlan{a, r, plan, plan.args()}
+	w, err := calendar.Parse(string(r.Window))
+	if err != nil {
+		return nil, err
+	}
+	p := &cachedPlan{a, r, plan, plan.args(), w, frameOf(w, plan.unit)}
 	place.Store(p)
 	return p, nil
 }
@@ -83,6 +96,9 @@ func planOf(a ratelimit.Algorithm, r ratelimit.Rate) (plan, error) {
 	}
 	if err := r.Validate(); err != nil {
 		return plan{}, err
+	}
+	if r.Window != "" && kind != 'f' {
+		return plan{}, unsupported("window", r.Window, "needs the algorithm FixedWindow: no other counts in such windows")
 	}
 	if kind == 't' || kind == 'l' {
 		return bucketPlan(kind, r)

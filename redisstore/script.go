@@ -25,6 +25,8 @@ var (
 	holesLua string
 	//go:embed lua/held.lua
 	heldLua string
+	//go:embed lua/calendar.lua
+	calendarLua string
 	//go:embed lua/warmup.lua
 	warmupLua string
 	//go:embed lua/take.lua
@@ -35,6 +37,8 @@ var (
 	settleLogLua string
 	//go:embed lua/settle.lua
 	settleLua string
+	//go:embed lua/exceededges.lua
+	exceedEdgesLua string
 	//go:embed lua/exceed.lua
 	exceedLua string
 	//go:embed lua/once.lua
@@ -89,8 +93,9 @@ const (
 	windows
 	logs
 	held
-	warms // warmup.lua, which wraps the algorithms for keys that warm up: whose limit is lower at first, and grows
-	penal // penalty.lua, which wraps the decision if an ask has a Penalty
+	frames // calendar.lua, for asks with a Window
+	warms  // warmup.lua, which wraps the algorithms for keys that warm up: whose limit is lower at first, and grows
+	penal  // penalty.lua, which wraps the decision if an ask has a Penalty
 
 	families = 1 << iota // the number of possible sets of files
 )
@@ -116,7 +121,7 @@ func (s *scripts) of(f family) *script {
 // takeScripts decide several asks (requests for units of one key each) together: they charge all asks or none.
 var takeScripts = scripts{text: func(f family) string {
 	fast := takeTogetherLua
-	if f&(logs|held) != 0 {
+	if f&(logs|held|frames) != 0 {
 		fast = ""
 	}
 	return startLua + deciding(f, fast)
@@ -148,13 +153,18 @@ func deciding(f family, fast string) string {
 
 // settleScripts give units of earlier charges back, and end holds, which count requests as in flight.
 // exceedScripts can do this too, and can also add units to an earlier charge. Both can handle all algorithms.
-// The code for holds (held) and for keys that warm up (warms) is added only if it is needed.
+// The code for holds (held), for asks with a Window (frames) and for keys that warm up (warms) is added only if it
+// is needed.
 var (
 	settleScripts = scripts{text: func(f family) string {
 		return startLua + generalLua(f|settling) + settleLogLua + settleLua + "return over\n"
 	}}
 	exceedScripts = scripts{text: func(f family) string {
-		return startLua + generalLua(f|settling) + settleLogLua + settleLua + exceedLua + "return over\n"
+		edges := ""
+		if f&frames != 0 {
+			edges = exceedEdgesLua
+		}
+		return startLua + generalLua(f|settling) + edges + settleLogLua + settleLua + exceedLua + "return over\n"
 	}}
 )
 
@@ -165,7 +175,7 @@ const settling = buckets | windows | logs
 // decide whatever the state of a key is, unlike a fast path, which handles only common states.
 func generalLua(f family) string {
 	text := []string{exactLua, receiptsLua}
-	for i, part := range []string{bucketLua + layersLua, windowLua, logLua + holesLua, heldLua, warmupLua} {
+	for i, part := range []string{bucketLua + layersLua, windowLua, logLua + holesLua, heldLua, calendarLua, warmupLua} {
 		if f>>i&1 == 1 {
 			text = append(text, part)
 		}

@@ -124,6 +124,7 @@ type settlement struct {
 	needs       family   // the Lua files that the keys need, besides those that every such script contains
 	keys, lists []string // the names of the keys, and of the lists with the receipts of the keys
 	args, more  []any    // the arguments of settle.lua, and the further arguments of exceed.lua
+	edges       []edged  // those of the further arguments that have edges of the windows of calendars
 	exceeds     bool     // whether more units are charged than before
 }
 
@@ -151,14 +152,18 @@ func (c *settlement) addHold(it *item, n, stay int64) {
 }
 
 // The method exceed adds to the arguments how many units the given item charges in addition to its earlier
-// charge. The method add must be called for the item first.
+// charge. The method add must be called for all items first.
 func (c *settlement) exceed(it *item) {
 	beyond := min(max(it.n-int64(it.ask.Charged), 0), maxNumber)
 	if it.kind == 'h' {
 		beyond = 0
 	}
 	c.exceeds = c.exceeds || beyond > 0
-	if c.more = append(c.more, beyond, it.gain, it.unit); it.warmup != "" {
+	if beyond > 0 && it.frame != "" {
+		c.needs |= frames
+		c.edges = addEdges(c.edges, it, len(c.more)/4+1, len(c.args)+len(c.more)+2)
+	}
+	if c.more = append(c.more, beyond, it.gain, it.length()); it.warmup != "" {
 		c.more = append(c.more, it.warmup)
 	} else {
 		c.more = append(c.more, it.burst)
@@ -173,7 +178,7 @@ func (c *settlement) run(ctx context.Context, on *conn) error {
 	if c.exceeds {
 		script, args = exceedScripts.of(c.needs), slices.Concat(c.args, c.more)
 	}
-	over, err := on.run(ctx, script, append(c.keys, c.lists...), args)
+	over, err := on.runAt(ctx, script, append(c.keys, c.lists...), args, c.edges)
 	if err == nil && over == int64(1) {
 		return ratelimit.ErrSettled
 	}

@@ -90,10 +90,11 @@ func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Res
 	}
 	if len(asks) == 1 {
 		a := &asks[0]
-		if a.Receipt == 0 && a.Warmup == (ratelimit.Warmup{}) && a.Algorithm != ratelimit.AlgorithmInFlight {
+		if a.Receipt == 0 && a.Warmup == (ratelimit.Warmup{}) && a.Algorithm != ratelimit.AlgorithmInFlight && a.Rate.Window == "" {
 			return s.takeOne(ctx, a)
 		}
-		if res := (ratelimit.Result{}); penalized(a) && s.conn.denied(a, &res) {
+		remembered := penalized(a) || a.Receipt == 0 && a.Rate.Window != "" // whether takeInOne may have stored a denial
+		if res := (ratelimit.Result{}); remembered && s.conn.denied(a, &res) {
 			return []ratelimit.Result{res}, nil
 		}
 	}
@@ -244,7 +245,7 @@ func (s *Store) item(a *ratelimit.Ask) (item, error) {
 // takeInOne decides the items with one script. The items must be in one slot.
 func (s *Store) takeInOne(ctx context.Context, items []item, mode int) ([]ratelimit.Result, error) {
 	began, resets := time.Duration(0), int64(0)
-	learns := len(items) == 1 && mode == 0 && penalized(items[0].ask)
+	learns := len(items) == 1 && mode == 0 && (penalized(items[0].ask) || items[0].frame != "")
 	if learns {
 		began, resets = s.conn.clock(), s.conn.denials.resetCount()
 	}
@@ -260,7 +261,7 @@ func (s *Store) takeInOne(ctx context.Context, items []item, mode int) ([]rateli
 		return nil, err
 	}
 	if learns {
-		s.conn.denials.learnBlock(&items[0], &answers[0], began, s.conn.clock(), resets)
+		s.conn.denials.learnDenial(&items[0], &answers[0], began, s.conn.clock(), resets)
 	}
 	results := make([]ratelimit.Result, len(items))
 	for i := range answers {
@@ -284,13 +285,13 @@ const (
 // of the script. The parameter mode is a sum of modes; take adds withReceipts and withWarmup if the items need
 // these modes.
 func (s *Store) take(ctx context.Context, items []item, mode int) (any, error) {
-	keys, args, needs := s.arguments(items, mode)
-	return s.conn.run(ctx, takeScripts.of(needs), keys, args)
+	keys, args, edges, needs := s.arguments(items, mode)
+	return s.conn.runAt(ctx, takeScripts.of(needs), keys, args, edges)
 }
 
-// arguments returns the keys and the arguments of the script that decides the items, and the family of the
-// Lua files that this script needs.
-func (s *Store) arguments(items []item, mode int) (keys []string, args []any, needs family) {
+// arguments returns the keys and the arguments of the script that decides the items, those of the arguments that have
+// edges of the windows of calendars, and the family of the Lua files that this script needs.
+func (s *Store) arguments(items []item, mode int) (keys []string, args []any, edges []edged, needs family) {
 	width := 6
 	for i := range items {
 		if items[i].id != 0 {
@@ -307,11 +308,15 @@ func (s *Store) arguments(items []item, mode int) (keys []string, args []any, ne
 		it := &items[i]
 		needs |= familyOf[it.kind]
 		keys[i] = it.key.text
+		if it.frame != "" {
+			needs |= frames
+			edges = addEdges(edges, it, i+1, len(args)+4)
+		}
 		if it.warmup == "" {
-			args = append(args, string(it.kind), it.n, flag(it.shadow), it.gain, it.unit, it.burst)
+			args = append(args, string(it.kind), it.n, flag(it.shadow), it.gain, it.length(), it.burst)
 		} else {
 			needs |= warms
-			args = append(args, it.letter(), it.n, flag(it.shadow), it.gain, it.unit, it.warmup)
+			args = append(args, it.letter(), it.n, flag(it.shadow), it.gain, it.length(), it.warmup)
 		}
 		if mode&withReceipts != 0 {
 			args = append(args, strconv.FormatUint(it.id, 10), it.term)
@@ -319,7 +324,7 @@ func (s *Store) arguments(items []item, mode int) (keys []string, args []any, ne
 		}
 	}
 	keys, args, penalties := addPenalties(items, mode, keys, args)
-	return keys, args, needs | penalties
+	return keys, args, edges, needs | penalties
 }
 
 func flag(on bool) string {

@@ -14,6 +14,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/accesslog"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/replay"
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
 )
 
 var explainCommand = command{
@@ -183,7 +184,7 @@ func printExplanation(t *terminal, e *ratelimit.Explanation, at time.Time) error
 		if r.RateFrom != "rule" {
 			rate += ", by its " + string(r.RateFrom)
 		}
-		p.line("  limit  %s, at most %d in %s", rate, r.MaxIn, r.Rate.Per)
+		p.line("  limit  %s, at most %d in %s", rate, r.MaxIn, calendar.LengthAt(string(r.Rate.Window), r.Rate.Per, at))
 		p.line("  state  %s: %d of %d left, %s", stateText(string(r.AnsweredBy)), r.Result.Remaining, r.Result.Limit, answer(r.Result))
 		p.line("         as new after %s", wait(r.Result.ResetAfter))
 		if r.Err != nil {

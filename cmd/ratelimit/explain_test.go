@@ -75,6 +75,22 @@ rule "tenant" is in shadow mode, and would deny
 `, got.out)
 }
 
+// TestExplainWindows explains rules whose windows are those of a calendar, or begin with the first use.
+func TestExplainWindows(t *testing.T) {
+	files := map[string]string{"months.json": `{"rules": [
+  {"endpoint": "/a", "algorithm": "FixedWindow", "rate": "10000/month Europe/Berlin"},
+  {"endpoint": "/b", "algorithm": "FixedWindow", "rate": "500/day from first"}]}`}
+	for _, row := range []struct{ endpoint, limit, state string }{
+		{"/a", "FixedWindow 10000/month Europe/Berlin, at most 30000 in 745h0m0s", "as new after 515h0m0s"},
+		{"/b", "FixedWindow 500/d from first, at most 1000 in 24h0m0s", "as new after 24h0m0s"},
+	} {
+		got := runIn(t, files, strings.Fields("explain months.json -client x -at 2026-10-10T12:00:00Z -endpoint "+row.endpoint)...)
+		require.Equal(t, exitOK, got.code, got.err)
+		require.Contains(t, got.out, "  limit  "+row.limit+"\n")
+		require.Contains(t, got.out, "         "+row.state+"\n")
+	}
+}
+
 func TestExplainAfter(t *testing.T) {
 	files := explainFiles()
 	// At the time of the last line, which counts; and before it, which does not.

@@ -126,7 +126,7 @@ func runSimulate(ctx context.Context, t *terminal, fs *flag.FlagSet, args []stri
 			per = s.limited.Per
 		}
 		out, err := sim.Run(ctx, target, traffic.New(s.traffic), sim.Options{
-			Start: sim.AlignedStart(per), Duration: s.traffic.Duration, Window: s.window, MaxRequests: maxRequests,
+			Start: sim.StartOf(s.rules, per), Duration: s.traffic.Duration, Window: s.window, MaxRequests: maxRequests,
 			Costs: s.costs, Hold: s.hold,
 		})
 		if errors.Is(err, sim.ErrTooMany) {

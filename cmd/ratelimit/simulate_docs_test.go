@@ -33,7 +33,7 @@ func TestDocumentedOutput(t *testing.T) {
 			commands++
 		}
 	}
-	require.GreaterOrEqual(t, commands, 3, "simulate twice, and validate")
+	require.GreaterOrEqual(t, commands, 2, "simulate and validate")
 }
 
 // words splits a command as a shell does: at spaces, but not within double quotes.
@@ -74,6 +74,22 @@ func TestAlgorithmsPage(t *testing.T) {
 	window, err := ratelimit.NewFixedWindow(ratelimit.PerDay(1000))
 	require.NoError(t, err)
 	require.Equal(t, 999, window.Allow("a").Remaining)
+	quota := ratelimit.Rate{Requests: 10_000, Window: ratelimit.Calendar("month", "Europe/Berlin")}
+	billing := ratelimit.Rate{Requests: 10_000, Window: ratelimit.Monthly(15, "Europe/Berlin")}
+	daily := ratelimit.Rate{Requests: 500, Per: 24 * time.Hour, Window: "first"}
+	for _, row := range []struct {
+		rate ratelimit.Rate
+		text string
+	}{
+		{quota, "10000/month Europe/Berlin"}, {billing, "10000/month from day 15 Europe/Berlin"}, {daily, "500/day from first"},
+	} {
+		read, err := ratelimit.ParseRate(row.text)
+		require.NoError(t, err)
+		require.Equal(t, row.rate, read)
+		window, err := ratelimit.NewFixedWindow(row.rate)
+		require.NoError(t, err)
+		require.Equal(t, row.rate.Requests-1, window.Allow("a").Remaining)
+	}
 	counter, err := ratelimit.NewSlidingWindowCounter(ratelimit.PerMinute(100))
 	require.NoError(t, err)
 	require.Equal(t, 99, counter.Allow("a").Remaining)

@@ -10,6 +10,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/sim"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/traffic"
 	"github.com/ratelimit-go/ratelimit/configfile"
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
 )
 
 // useAlgorithms makes targets (limiters to test). The text names has the names of algorithms, with commas between
@@ -20,6 +21,10 @@ func (s *simulation) useAlgorithms(rate, names string) (err error) {
 	}
 	s.limit = s.limited.String()
 	all := ratelimit.Algorithms()
+	if s.limited.Window != "" {
+		all = []ratelimit.Algorithm{ratelimit.AlgorithmFixedWindow}
+		s.limit += "; only FixedWindow has such windows"
+	}
 	var chosen []ratelimit.Algorithm
 	for _, name := range listed(names) {
 		var a ratelimit.Algorithm
@@ -52,6 +57,9 @@ func (s *simulation) useAlgorithms(rate, names string) (err error) {
 			return usageError(fmt.Sprintf("-rate is %q: for %s, %s", rate, a, problemOf(err)))
 		}
 		s.targets, s.rules = append(s.targets, target), append(s.rules, rule)
+	}
+	if s.limited.Per == 0 { // for the traffic, all windows of a calendar are as long as the first one of the simulation
+		s.limited.Per = calendar.LengthAt(string(s.limited.Window), 0, sim.AlignedStart(0))
 	}
 	if len(s.traffic.Endpoints) == 0 {
 		s.traffic.Endpoints = []string{"/"}
@@ -100,6 +108,9 @@ func (s *simulation) setSend(text string) (err error) {
 	case text != "":
 		if s.send, err = rateOf("-send", text); err != nil {
 			return err
+		}
+		if s.send.Window != "" { // clients send evenly, and not by a calendar
+			return usageError(fmt.Sprintf("-send is %q: must be a number in a length of time, such as \"120/m\" or \"20000/30d\"", text))
 		}
 	case s.limited == (ratelimit.Rate{}):
 		s.send = ratelimit.PerMinute(120).WithBurst(20)

@@ -110,6 +110,32 @@ func TestSimulateDefaults(t *testing.T) {
 	}
 }
 
+// TestSimulateMonths sends requests for one month or more to rules that count in months. The traffic begins with a month, so that
+// no month is counted as two.
+func TestSimulateMonths(t *testing.T) {
+	files := map[string]string{"month.json": `{"rules": [
+  {"name": "quota", "endpoint": "*", "algorithm": "FixedWindow", "rate": "10000/month Europe/Berlin"},
+  {"name": "day", "endpoint": "*", "algorithm": "FixedWindow", "rate": "500/day from first"}]}`}
+	for _, row := range []struct {
+		args string
+		want []string
+	}{
+		{"-rate 10000/month -shape steady -send 15/h -duration 744h", []string{
+			"limit: 10000/month; only FixedWindow has such windows\n",
+			"FixedWindow   11,160   10,000   1,160  3d5h20m  10,000  30,000\n", "in any window of 31d\n"}},
+		{"-rate 10000/month -shape edge -duration 745h", []string{"FixedWindow   20,000   20,000       0    0s  20,000  30,000\n"}},
+		{"-config month.json -shape steady -send 15/h -duration 744h", []string{
+			"month.json   11,160   10,000   1,160  3d5h20m\n", "quota  10000/month Europe/Be…     31d  11,160   1,160  10,000  30,000\n",
+			"day          500/d from first      1d  11,160       0     360   1,000\n"}},
+	} {
+		got := runIn(t, files, append([]string{"simulate", "-chart=false"}, strings.Fields(row.args)...)...)
+		require.Equal(t, call{exitOK, got.out, ""}, got)
+		for _, want := range row.want {
+			require.Contains(t, got.out, want)
+		}
+	}
+}
+
 func TestSimulateBadInput(t *testing.T) {
 	files := map[string]string{"limits.json": twoRules, "gateway.json": gatewayLimits, "bad.json": `[{"endpoint": 5}]`}
 	for want, args := range map[string][]string{
@@ -121,6 +147,8 @@ func TestSimulateBadInput(t *testing.T) {
 		`-rate is "5/m burst 5000000000": for TokenBucket, its burst must be at most 4294967295`: {"-rate", "5/m burst 5000000000",
 			"-algorithm", "TokenBucket"},
 		`-send is "100/M, burst=20": must be written "100/m burst 20"`:                          {"-send", "100/M, burst=20"},
+		`-send is "100/month": must be a number in a length of time, such as "120/m" or`:        {"-send", "100/month"},
+		`-send is "100/day from first": must be a number in a length of time, such as "120/m"`:  {"-send", "100/day from first"},
 		`-algorithm has "Bucket": must be all, or some of TokenBucket, LeakyBucket`:             {"-algorithm", "Bucket"},
 		`-algorithm has "LeakyBucket" twice`:                                                    {"-algorithm", "LeakyBucket, LeakyBucket"},
 		`-algorithm is "all,all": must be`:                                                      {"-algorithm", "all,all"},

@@ -31,13 +31,18 @@ const exemptRules = `{"rules": [{"endpoint": "/search", "algorithm": "TokenBucke
   {"client": "bob", "effect": "block", "until": "2001-01-01T00:00:00Z"}
 ]}`
 
+// monthRules has a rule that counts in windows of 30 days, and one that counts in months.
+const monthRules = `[{"endpoint": "/a", "algorithm": "FixedWindow", "rate": "1000/30d"},
+  {"endpoint": "/b", "algorithm": "FixedWindow", "rate": "1000/month Europe/Berlin"},
+  {"endpoint": "/c", "algorithm": "FixedWindow", "rate": "1000/week"}]`
+
 // joinLines returns the lines, each with its end.
 func joinLines(lines ...string) string { return strings.Join(lines, "\n") + "\n" }
 
 // ruleFiles returns the files that the tests of validate read.
 func ruleFiles() map[string]string {
 	return map[string]string{
-		"units.json": gatewayRules, "exempt.json": exemptRules,
+		"month.json": monthRules, "units.json": gatewayRules, "exempt.json": exemptRules,
 		"good.json": good, "doubtful.json": doubtful, "bad.json": "[\n{\"endpoint\": 5, \"rate\": \"x\"}]", "no.json": "{",
 	}
 }
@@ -56,6 +61,13 @@ func TestValidate(t *testing.T) {
 			`    use SlidingWindowCounter or TokenBucket if that is too much`,
 			`doubtful.json:3:67: RL009 warning: while the store is down, each process grants the whole limit of "/day"`,
 			`    say how many processes share the store: "local:4"`,
+		), ""}},
+		{[]string{"-ignore", "RL002", "month.json"}, call{exitOK, joinLines(
+			`month.json:1:49: RL017 note: the windows of "/a" last 720h0m0s and begin at multiples of that since 1970, not with a month`,
+			`    write "1000/month" if the windows of a calendar are meant`,
+			`month.json:3:50: RL017 note: the windows of "/c" last 168h0m0s and begin at multiples of that since 1970, not with a week`,
+			`    write "1000/week UTC" if the windows of a calendar are meant`,
+			`ok: 1 of 1 files, 2 notes`,
 		), ""}},
 		{[]string{"-ignore", "RL001, RL009", "doubtful.json"}, call{exitOK, joinLines(
 			`doubtful.json:3:24: RL002 note: "/day" grants up to 10 within 24h0m0s, around the edge of its window`,

@@ -7,11 +7,14 @@
 package calendar
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
@@ -71,10 +74,13 @@ func Parse(text string) (Window, error) {
 	}
 	words := strings.Fields(text)
 	if len(words) == 0 {
-		return Window{}, nil
+		return Window{}, &Error{PartForm, Form}
 	}
 	unit, rest, day := words[0], words[1:], 1
 	if len(rest) > 0 && rest[0] == "from" {
+		if unit == first { // "first from day 1" too, which Text returns for a unit that no calendar has
+			return Window{}, &Error{PartDay, onlyMonth}
+		}
 		if len(rest) < 3 || rest[1] != "day" {
 			return Window{}, &Error{PartForm, Form}
 		}
@@ -108,7 +114,7 @@ func New(unit string, day int, zone string) (Window, error) {
 	case u == noUnit && zone != "":
 		return Window{}, &Error{PartZone, "must be left out: only a day, week, month or year has a zone"}
 	case u != month && day != 1:
-		return Window{}, &Error{PartDay, "must be left out: only a month can begin on another day"}
+		return Window{}, &Error{PartDay, onlyMonth}
 	case day < 1 || day > maxDay:
 		return Window{}, &Error{PartDay, dayForm}
 	case unit == "":
@@ -133,8 +139,31 @@ func New(unit string, day int, zone string) (Window, error) {
 	return insert(text, newCalendar(u, day, z)), nil
 }
 
+// Text returns the text of the Window that New returns for these parameters. If New returns an error, the text
+// has them as they are, so that Parse returns an error.
+func Text(unit string, day int, zone string) string {
+	w, err := New(unit, day, zone)
+	if err == nil && w.calendar != nil {
+		return w.text
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s from day %d %s", cmp.Or(unit, "?"), day, zone))
+}
+
+// LengthAt returns the length of the window that contains the time t, if the text is that of the Window of a
+// calendar; otherwise it returns per.
+func LengthAt(text string, per time.Duration, t time.Time) time.Duration {
+	w, _ := Parse(text)
+	if w.calendar == nil {
+		return per
+	}
+	begin, end := w.calendar.Edges(t.UnixNano())
+	return time.Duration(min(uint64(end)-uint64(begin), math.MaxInt64))
+}
+
 // maxDay is the last day of the month that every month has.
 const maxDay = 28
+
+const onlyMonth = "must be left out: only a month can begin on another day"
 
 var dayForm = fmt.Sprintf("must be from 1 to %d: not every month has a later day", maxDay)
 
@@ -161,6 +190,29 @@ var fixed = map[string]string{
 	"h": "an hour", "hr": "an hour", "hour": "an hour", "hours": "an hour",
 }
 
+// Units returns the names of the units that a calendar can have.
+func Units() []string { return unitNames[day:] }
+
+// IsUnit reports whether a calendar can have a unit with this name.
+func IsUnit(name string) bool { return slices.Contains(Units(), name) }
+
+// Alike reports whether the texts a and b are those of two Windows that differ at most in the day on which a
+// month begins.
+func Alike(a, b string) bool {
+	if a == b {
+		return true
+	}
+	v, errA := Parse(a)
+	w, errB := Parse(b)
+	if errA != nil || errB != nil || v.calendar == nil || w.calendar == nil {
+		return false
+	}
+	return v.calendar.Alike(w.calendar)
+}
+
+// Alike reports whether c and d differ at most in the day on which a month begins.
+func (c *Calendar) Alike(d *Calendar) bool { return c.unit == d.unit && c.zone == d.zone }
+
 // unitOf returns the unit with this name. It returns noUnit for "first" and for the empty name.
 func unitOf(name string) (unit, error) {
 	if name == "" {
@@ -173,7 +225,7 @@ func unitOf(name string) (unit, error) {
 	}
 	reason := `must be "day", "week", "month" or "year"`
 	if length, ok := fixed[name]; ok {
-		reason += ": " + length + " has the same length everywhere, so it is given as Per without a Window"
+		reason += ": " + length + " has the same length everywhere, so it is a length of time without a zone"
 	} else if near := confmap.Nearest(name, unitNames); near != "" {
 		reason = "is unknown; did you mean " + confmap.Quote(near) + "?"
 	}

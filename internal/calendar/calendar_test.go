@@ -19,7 +19,6 @@ import (
 func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                      "",
-		"  ":                                    "",
 		"first":                                 "first",
 		" first ":                               "first",
 		"day":                                   "day",
@@ -52,6 +51,7 @@ func TestParse(t *testing.T) {
 func TestParseErrors(t *testing.T) {
 	const database = `of the IANA time zone database, such as "Europe/Berlin"`
 	const units = `its unit must be "day", "week", "month" or "year"`
+	const offset = "its zone must not be an offset, which has no summer time: give a name " + database
 	const file = "its zone must not be a file: give a name " + database
 	for _, c := range []struct {
 		text string
@@ -63,15 +63,17 @@ func TestParseErrors(t *testing.T) {
 		{"frist", PartUnit, `its unit is unknown; did you mean "first"?`},
 		{"quarter", PartUnit, units},
 		{"Europe/Berlin", PartUnit, units},
-		{"hour", PartUnit, units + ": an hour has the same length everywhere, so it is given as Per without a Window"},
-		{"min UTC", PartUnit, units + ": a minute has the same length everywhere, so it is given as Per without a Window"},
+		{"hour", PartUnit, units + ": an hour has the same length everywhere, so it is a length of time without a zone"},
+		{"min UTC", PartUnit, units + ": a minute has the same length everywhere, so it is a length of time without a zone"},
 		{"month from day 0", PartDay, "its day must be from 1 to 28: not every month has a later day"},
 		{"month from day 29", PartDay, "its day must be from 1 to 28: not every month has a later day"},
 		{"month from day -1 Europe/Berlin", PartDay, "its day must be from 1 to 28: not every month has a later day"},
 		{"month from day 99999999999999999999", PartDay, "its day must be from 1 to 28: not every month has a later day"},
 		{"week from day 2", PartDay, "its day must be left out: only a month can begin on another day"},
 		{"first from day 2", PartDay, "its day must be left out: only a month can begin on another day"},
+		{"first from day 1", PartDay, "its day must be left out: only a month can begin on another day"},
 		{"first Europe/Berlin", PartZone, "its zone must be left out: only a day, week, month or year has a zone"},
+		{" \n", PartForm, Form},
 		{"month from 15", PartForm, Form},
 		{"month from day", PartForm, Form},
 		{"month Europe/Berlin from day 15", PartForm, Form},
@@ -88,6 +90,10 @@ func TestParseErrors(t *testing.T) {
 		{"day Europe/", PartZone, "its zone is unknown: must be a name " + database},
 		{"day Local", PartZone, `its zone must not be "Local", which is another zone on each machine: give a name ` + database},
 		{"day local", PartZone, `its zone must not be "Local", which is another zone on each machine: give a name ` + database},
+		{"day +02:00", PartZone, offset},
+		{"day -3", PartZone, offset},
+		{"day UTC+2", PartZone, offset},
+		{"day GMT-03:30", PartZone, offset},
 		{"day /etc/localtime", PartZone, file},
 		{"day ../Europe/Berlin", PartZone, file},
 		{"day Europe/../Europe/Berlin", PartZone, file},

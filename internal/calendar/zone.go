@@ -177,6 +177,8 @@ func unknownZone(name string, names []string) string {
 	switch near := confmap.Nearest(strings.ReplaceAll(name, " ", "_"), names); {
 	case strings.EqualFold(name, "local"):
 		return `must not be "Local", which is another zone on each machine: give a name ` + form
+	case isOffset(name):
+		return "must not be an offset, which has no summer time: give a name " + form
 	case strings.ContainsAny(name, `.\:~`) || strings.HasPrefix(name, "/"):
 		return "must not be a file: give a name " + form
 	case near == "", isAbbreviation(name), strings.HasPrefix(near, strings.TrimSuffix(name, "/")+"/"):
@@ -184,6 +186,12 @@ func unknownZone(name string, names []string) string {
 	default:
 		return "is unknown; did you mean " + confmap.Quote(near) + "?"
 	}
+}
+
+// isOffset reports whether name is a difference from UTC, such as "+02:00", "UTC+2" or "GMT-03:30".
+func isOffset(name string) bool {
+	name = strings.TrimPrefix(strings.TrimPrefix(name, utc), "GMT")
+	return name != "" && strings.ContainsAny(name[:1], "+-") && strings.Trim(name, "+-:0123456789") == ""
 }
 
 // isAbbreviation reports whether name looks like "CEST" or "PST". For an abbreviation, no error suggests a similar

@@ -7,6 +7,12 @@ import "github.com/ratelimit-go/ratelimit/internal/keytable"
 // in these algorithms consists of numbers of granted units, which mean the same under any limit.
 type Counts[S, C any] struct{}
 
+// A beginner is an [Algorithm] of which some configurations have windows that begin with the first charge of each key.
+type beginner[S any] interface {
+	// Begin sets the begin of the window in which the state s was last charged. It does nothing for other windows.
+	Begin(s *S, at keytable.Instant)
+}
+
 // Clone returns a copy of s, which is a struct without pointers. The algorithm that keeps a log of instants has a method
 // Clone of its own.
 func (Counts[S, C]) Clone(s *S) S { return *s }

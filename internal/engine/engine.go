@@ -56,7 +56,8 @@ type Algorithm[S, C any] interface {
 	// one.
 	Slower(than C) bool
 
-	// Charged returns the instant of the last charge of s.
+	// Charged returns the instant of the last charge of s, or the begin of the window in which it was made, if
+	// windows begin with the first charge of a key.
 	Charged(s *S) keytable.Instant
 
 	// GiveBack subtracts units that were charged earlier from the state s. Units that do not count any

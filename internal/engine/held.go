@@ -45,7 +45,7 @@ func (ps *ratePlans[S, C]) charge(
 		return v, delay, 0
 	}
 	ps.lower(s, h, before)
-	at := p.config.Charged(&s.state)
+	at := max(now, p.config.Charged(&s.state))
 	switch {
 	case do == Hold:
 		e := receipt{at: at, n: n, portion: Portion{Units: 1, Of: 1}, first: young, until: until}
@@ -154,7 +154,7 @@ func (ps *ratePlans[S, C]) exceed(
 		ps.lower(s, h, ps.debt(s, p, now))
 		p.config.Exceed(&s.state, now, n)
 		if s.tag.chain() != 0 {
-			ps.receipts.get().follow(s.tag.chain(), h, p.config.Charged(&s.state))
+			ps.receipts.get().follow(s.tag.chain(), h, max(now, p.config.Charged(&s.state)))
 		}
 		return p.held(&s.state, true)
 	}
@@ -183,7 +183,7 @@ func (ps *ratePlans[S, C]) resize(s *ratedState[S], h keytable.Hash, from, to *r
 		to.config.Resize(&s.state, from.config, false)
 		return
 	case d == nil: // the algorithm counts in windows: if their length changes, nothing more can be given back
-		if to.config.Resize(&s.state, from.config, false); to.rate.Per != from.rate.Per {
+		if to.config.Resize(&s.state, from.config, false); !to.rate.sameWindows(from.rate) {
 			s.forgetReceipts()
 		}
 		return

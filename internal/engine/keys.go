@@ -339,6 +339,9 @@ func (k *ratedKeys[S, C]) Remember(h keytable.Hash, want Wanted, remaining int64
 			p.config.GiveBack(&s.state, Returned{At: now, Debt: back, Paid: back, Last: true})
 		}
 		s.tag = p.id
+		if first, ok := any(p.config).(beginner[S]); ok && p.rate.Window != "" && rest > 0 {
+			first.Begin(&s.state, now-keytable.Instant(max(p.rate.Per-rest, 0)))
+		}
 	}
 	switch {
 	case state != nil:

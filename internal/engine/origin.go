@@ -24,6 +24,7 @@ type origin struct {
 	pending atomic.Bool // true until the clock shows a usual time, to which the start is then set
 	start   atomic.Pointer[time.Time]
 
+	dials   *dials     // those of the timeline
 	mu      sync.Mutex // held while the start is set again
 	restart func()     // a function that forgets the states of all keys; set before the first decision
 }
@@ -60,6 +61,7 @@ func (o *origin) renew(now time.Time) {
 		return
 	}
 	o.start.Store(&now)
+	o.dials.clear()
 	if o.restart != nil {
 		o.restart()
 	}

@@ -173,16 +173,26 @@ func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[S, C], now
 func (ps *ratePlans[S, C]) stepCopy(
 	to, s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64,
 ) (v Verdict, delay time.Duration) {
+	otherWindows, rest := p.debts == nil && !from.rate.sameWindows(p.rate), time.Duration(0)
+	if otherWindows && p.ages == nil {
+		return ps.stepOtherWindows(to, from, p, now, n)
+	}
 	slow, old := ps.slower(to, from, p, now), Verdict{}
 	grows := from.config.Fills(p.config) // whether the burst of the new plan is larger
 	if grows {
 		old, _ = from.config.Step(&to.state, slow.config, now, 1, false)
+	}
+	if otherWindows {
+		was, _ := from.config.Step(&to.state, from.config, now, 1, false)
+		p.config.Carry(&to.state, from.config, now)
+		slow, rest = p, was.ResetAfter
 	}
 	p.config.Resize(&to.state, from.config, true)
 	v, delay = p.config.Step(&to.state, slow.config, now, n, false)
 	if grows {
 		v.ResetAfter = old.ResetAfter
 	}
+	v.ResetAfter = max(v.ResetAfter, rest)
 	if slow != p && (delay > 0 || p.ages != nil) {
 		// Decide again at the new rate, to which a charge would convert the key: the queue before the
 		// units then drains at the new rate, so the Delay differs. With a Warmup, a unit costs fractions
@@ -206,56 +216,6 @@ func (ps *ratePlans[S, C]) stepCopy(
 		ps.endWhenNew(&v, s, from, p, now, n)
 	}
 	return v, delay
-}
-
-// firstGrant returns how long it takes until a request for n units, which is denied at the instant now, is
-// granted to a key whose limit may still grow. The state of the key (s) was last written at an old plan
-// (from), and the request has the plan (rate) p. firstGrant makes copies of s in the memory of the
-// parameter to. The parameter most is the time after which the key owes nothing, and either has the full
-// limit or counts as new. If the units are denied even then, the result is Never.
-func (ps *ratePlans[S, C]) firstGrant(
-	to, s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64, most time.Duration,
-) time.Duration {
-	granted := func(wait time.Duration) bool {
-		at := now.Add(wait)
-		*to = *s
-		if slow := ps.slower(to, from, p, at); slow != p {
-			p.config.Carry(&to.state, slow.config, at)
-		}
-		p.config.Resize(&to.state, from.config, false)
-		v, _ := p.config.Step(&to.state, p.config, at, n, false)
-		return v.RetryAfter == 0
-	}
-	// At some time the key may become new again, and its limit falls back to that of a new key. So a
-	// request that is granted before this time may be denied after it. A binary search works only if
-	// that cannot happen, so the time before and the time after are searched separately.
-	unused := func(wait time.Duration) bool { return from.ages.Unused(&s.state, now.Add(wait)) }
-	denied := time.Duration(0)
-	if before := firstWait(0, most, unused) - 1; before > 0 {
-		if granted(before) {
-			return firstWait(0, before, granted)
-		}
-		denied = before
-	}
-	if !granted(most) {
-		return Never
-	}
-	return firstWait(denied, most, granted)
-}
-
-// firstWait searches by bisection for the shortest duration above the parameter no, and at most the
-// parameter yes, for which the function that is passed as holds returns true. The function must return
-// true for yes, and for all durations between the result and yes. It is not called for no and yes
-// themselves.
-func firstWait(no, yes time.Duration, holds func(time.Duration) bool) time.Duration {
-	for yes-no > 1 {
-		if middle := no + (yes-no)/2; holds(middle) {
-			yes = middle
-		} else {
-			no = middle
-		}
-	}
-	return yes
 }
 
 // admit charges n units to the key with hash h, which has no state yet, at the instant in the parameter
@@ -318,7 +278,15 @@ func (ps *ratePlans[S, C]) stepShared(
 	ps.share(s, p, now)
 	v, delay = p.config.Step(&s.state, ps.planOf(s).config, now, n, charge)
 	v.Left = max(v.Left, 0) // the keys that share the debt may owe more than the burst of this key
-	if from := ps.planOf(owed); from != nil && from.id != s.tag && v.RetryAfter != 0 && ps.fits(s, p, now, n) {
+	from := ps.planOf(owed)
+	if from != nil && s.tag == from.id && p.debts == nil && !from.rate.sameWindows(p.rate) {
+		*s = *owed
+		if v, delay = ps.stepOtherWindows(s, from, p, now, n); charge && v.RetryAfter == 0 {
+			*s = *owed
+			v = ps.chargeOtherWindows(s, from, p, now, n)
+		}
+		v.Left = max(v.Left, 0)
+	} else if from != nil && from.id != s.tag && v.RetryAfter != 0 && ps.fits(s, p, now, n) {
 		// v was computed with the rate of this key, which is slower than the rate of the keys that share
 		// the debt. A denied key does not share the debt, so the debt still drains at the faster rate.
 		// When the debt is zero, this key counts as unused, and its request is granted. So the request

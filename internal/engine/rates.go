@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
 )
 
@@ -18,9 +19,17 @@ const maxPlans = 1 << 16
 // Burst of 0 means as many units as Requests. The fields are those of the Rate in the root package.
 type Rate struct {
 	Requests int           // at least 1
-	Per      time.Duration // above 0
+	Per      time.Duration // above 0; 0 if Window is a calendar
 	Burst    int           // at least 0
+	Window   string        // text of the windows in which units are counted; empty for multiples of Per since the Unix epoch
 }
+
+// sharesWindows reports whether keys of one rule may have the rates r and q: only the day on which the months of
+// a calendar begin may differ.
+func (r Rate) sharesWindows(q Rate) bool { return r.Per == q.Per && calendar.Alike(r.Window, q.Window) }
+
+// sameWindows reports whether both rates count units in the same windows.
+func (r Rate) sameWindows(q Rate) bool { return r.Per == q.Per && r.Window == q.Window }
 
 // reduced divides Requests and Per of the rate r by their greatest common divisor, and sets Burst if
 // it is 0. A bucket decides the same at both rates: 20 per 2 s becomes 10 per second. The rate r must
@@ -31,7 +40,7 @@ func (r Rate) reduced() Rate {
 		burst = r.Requests
 	}
 	d := exact.GCD(int64(r.Requests), int64(r.Per))
-	return Rate{r.Requests / int(d), r.Per / time.Duration(d), burst}
+	return Rate{Requests: r.Requests / int(d), Per: r.Per / time.Duration(d), Burst: burst}
 }
 
 // Rates are the rates of one rule.
@@ -47,8 +56,8 @@ type Rates struct {
 
 // Refusals holds the functions that make the error for a Wanted.Rate which a rule cannot use.
 type Refusals struct {
-	OtherPer func(Rate) error // for a rate whose Per differs from the Per of the rule
-	TooMany  func(Rate) error // for a new rate, when the rule has the largest number of rates already
+	OtherPer func(base, r Rate) error // for a rate r whose windows differ from those of base, the rate of the rule
+	TooMany  func(Rate) error         // for a new rate, when the rule has the largest number of rates already
 }
 
 // Wanted selects the rate of a request. If the field Rate is not nil, this rate is used. Otherwise, the
@@ -190,8 +199,8 @@ func (ps *ratePlans[S, C]) pick(want Wanted) (p *ratePlan[S, C], err error) {
 // the rule cannot use the rate.
 func (ps *ratePlans[S, C]) configured(rate Rate) (config C, same Rate, err error) {
 	config, err = ps.configure(rate, ps.rates.Warmup)
-	if err == nil && ps.rates.SamePer && rate.Per != ps.rates.Base.Per {
-		err = ps.refusals.OtherPer(rate)
+	if err == nil && ps.rates.SamePer && !rate.sharesWindows(ps.rates.Base) {
+		err = ps.refusals.OtherPer(ps.rates.Base, rate)
 	}
 	if !ps.rates.Windows && ps.rates.Warmup == nil && err == nil { // with a Warmup, Requests stays: new keys have From/Requests of the limit
 		rate = rate.reduced()

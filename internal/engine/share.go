@@ -36,7 +36,7 @@ func (r Rates) Share(n int) Rates {
 // that a young key (one that is still warming up) has the same fraction of its limit as at the rate r.
 func (r Rate) Share(n int, windows, warms bool) Rate {
 	if windows {
-		return Rate{Requests: max(r.Requests/n, 1), Per: r.Per}
+		return Rate{Requests: max(r.Requests/n, 1), Per: r.Per, Window: r.Window}
 	}
 	share := r.refillShare(n)
 	if warms {

@@ -25,6 +25,7 @@ type Timeline struct {
 	start time.Time // the reading of the clock when the timeline was made
 	alarm Alarm     // sets alarms; if nil, the method After of the clock sets them, or a time.Timer if the clock has no such method
 	late  *origin   // replaces the field start if the clock first showed a time outside the years 1678 to 2262; otherwise nil
+	dials *dials    // finds the windows of calendars; nil in the zero Timeline
 }
 
 // NewTimeline returns the timeline of the clock c, or of the machine's monotonic clock if c is nil. It
@@ -32,11 +33,11 @@ type Timeline struct {
 // the timeline starts again at the first reading inside these years, see [Timeline.OnRestart].
 func NewTimeline(c Clock, alarm Alarm) Timeline {
 	if c == nil {
-		return Timeline{start: time.Now()}
+		return Timeline{start: time.Now(), dials: new(dials)}
 	}
-	t := Timeline{clock: c, start: c.Now(), alarm: alarm}
+	t := Timeline{clock: c, start: c.Now(), alarm: alarm, dials: new(dials)}
 	if !usual(t.start) {
-		t.late = new(origin)
+		t.late = &origin{dials: t.dials}
 		t.late.start.Store(&t.start)
 		t.late.pending.Store(true)
 	}

@@ -228,6 +228,13 @@ func (c *WarmConfig[S, C]) portionAt(s *Warm[S], at keytable.Instant) Portion {
 	return c.portion(time.Duration(min(at.Since(min(s.first, at)), uint64(c.over))))
 }
 
+// Begin sets the begin of the window of the state s, if windows begin with the first charge of a key.
+func (c *WarmConfig[S, C]) Begin(s *Warm[S], at keytable.Instant) {
+	if first, ok := any(c.full).(beginner[S]); ok {
+		first.Begin(&s.state, at)
+	}
+}
+
 // Portion returns the portion of the limit that the key with the state s had at its last charge.
 func (c *WarmConfig[S, C]) Portion(s *Warm[S]) Portion { return c.portionAt(s, c.Charged(s)) }
 
@@ -299,4 +306,54 @@ func (k *ratedKeys[S, C]) Warm(w Warmup) error {
 	}
 	r.Warmup = &w
 	return k.renewLocked(r, func(*ratePlans[S, C]) {})
+}
+
+// firstGrant returns how long it takes until a request for n units, which is denied at the instant now, is
+// granted to a key whose limit may still grow. The state of the key (s) was last written at an old plan
+// (from), and the request has the plan (rate) p. firstGrant makes copies of s in the memory of the
+// parameter to. The parameter most is the time after which the key owes nothing, and either has the full
+// limit or counts as new. If the units are denied even then, the result is Never.
+func (ps *ratePlans[S, C]) firstGrant(
+	to, s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64, most time.Duration,
+) time.Duration {
+	granted := func(wait time.Duration) bool {
+		at := now.Add(wait)
+		*to = *s
+		if slow := ps.slower(to, from, p, at); slow != p {
+			p.config.Carry(&to.state, slow.config, at)
+		}
+		p.config.Resize(&to.state, from.config, false)
+		v, _ := p.config.Step(&to.state, p.config, at, n, false)
+		return v.RetryAfter == 0
+	}
+	// At some time the key may become new again, and its limit falls back to that of a new key. So a
+	// request that is granted before this time may be denied after it. A binary search works only if
+	// that cannot happen, so the time before and the time after are searched separately.
+	unused := func(wait time.Duration) bool { return from.ages.Unused(&s.state, now.Add(wait)) }
+	denied := time.Duration(0)
+	if before := firstWait(0, most, unused) - 1; before > 0 {
+		if granted(before) {
+			return firstWait(0, before, granted)
+		}
+		denied = before
+	}
+	if !granted(most) {
+		return Never
+	}
+	return firstWait(denied, most, granted)
+}
+
+// firstWait searches by bisection for the shortest duration above the parameter no, and at most the
+// parameter yes, for which the function that is passed as holds returns true. The function must return
+// true for yes, and for all durations between the result and yes. It is not called for no and yes
+// themselves.
+func firstWait(no, yes time.Duration, holds func(time.Duration) bool) time.Duration {
+	for yes-no > 1 {
+		if middle := no + (yes-no)/2; holds(middle) {
+			yes = middle
+		} else {
+			no = middle
+		}
+	}
+	return yes
 }

@@ -40,6 +40,10 @@ func MaxOfWindows(requests, per, length uint64) uint64 {
 	return mul(requests, add(1, ratioUp(length, 1, per)))
 }
 
+// MaxOfTouched returns the largest number of units that windows grant in an interval that touches at most this many
+// of them.
+func MaxOfTouched(requests, windows uint64) uint64 { return mul(requests, windows) }
+
 // MaxOfLog returns the largest number of units that a sliding window log grants in an interval of this
 // length, in nanoseconds. The parameter per is the length of the window, in nanoseconds: a unit that is
 // granted can be granted again after this time.

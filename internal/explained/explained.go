@@ -270,6 +270,9 @@ func (e *Explanation) String() string {
 		}
 		if r.MaxIn >= 0 {
 			most = fmt.Sprintf("%d in %s", r.MaxIn, r.Rate.Per)
+			if r.Rate.Per == 0 { // windows of a calendar, which have no common length that could stand beside MaxIn
+				most = fmt.Sprintf("%d in each window", r.Rate.Requests)
+			}
 		}
 		if algorithm == "" {
 			algorithm = "-"

@@ -8,22 +8,29 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
 // A Rate is a rate that a text describes: how many units are granted in a length of time, and how many at once.
 type Rate struct {
 	Requests int           // units granted every Per
-	Per      time.Duration // the time in which Requests units are granted, above 0
+	Per      time.Duration // the time in which Requests units are granted, above 0; 0 if Window is a calendar
 	Burst    int           // units granted at once; 0 if the text has no burst
+	Window   string        // text of a [calendar.Window]; empty if windows begin at multiples of Per since the Unix epoch
 }
 
 // Unlimited is the rate of the text "unlimited".
-var Unlimited = Rate{-1, -1, -1}
+var Unlimited = Rate{Requests: -1, Per: -1, Burst: -1}
 
 const unlimited = "unlimited"
 
 // Form is the reason in the error for a text that is not in one of the known forms.
 const Form = `must look like "100/m", "10 per 2 minutes", "100/90s" or "100/m burst 20"`
+
+// WindowForm is the reason in the error for a text that has a word such as "from" in a wrong place.
+const WindowForm = `must look like "1000/month", "1000/month from day 15 Europe/Berlin" or "1000/day from first"`
 
 // TooLong is the reason in the error for a length of time that a time.Duration cannot hold.
 const TooLong = "must be at most 292 years"
@@ -34,7 +41,7 @@ const (
 )
 
 // units are the units of time by name. "m" is a minute. There is no month, because months differ in
-// length.
+// length: a month, like a year, is a calendar.
 var units = map[string]time.Duration{
 	"ns": 1, "nanosecond": 1, "nanoseconds": 1,
 	"us": time.Microsecond, "µs": time.Microsecond, "μs": time.Microsecond,
@@ -60,10 +67,14 @@ func Parse(s string) (Rate, error) {
 }
 
 // misspelt returns the rate that s was probably meant to be, such as 100/m burst 20 for
-// "100/M, burst=20". It reports whether there is one.
+// "100/M, burst=20", or 500/d from first for "500/day first". It reports whether there is one.
 func misspelt(s string) (Rate, bool) {
 	if len(s) > longestCompared {
 		return Rate{}, false
+	}
+	if text, _, ok := strings.Cut(strings.ToLower(s), " first"); ok {
+		r, err := parse(strings.TrimSuffix(strings.TrimRight(text, " ,"), " from") + fromFirst)
+		return r, err == nil
 	}
 	text, burst, ok := strings.Cut(strings.ToLower(s), "burst")
 	if !ok {
@@ -82,9 +93,9 @@ func parse(s string) (r Rate, err error) {
 		return Unlimited, nil
 	}
 	text, burst, hasBurst := strings.Cut(s, " burst ")
-	count, per, ok := strings.Cut(text, "/")
-	if !ok {
-		count, per, ok = strings.Cut(text, " per ")
+	count, per, ok := strings.Cut(text, " per ")
+	if !ok || strings.Contains(count, "/") {
+		count, per, ok = strings.Cut(text, "/") // a zone may have a "/" too, but only after the count
 	}
 	if !ok {
 		return Rate{}, errors.New(Form)
@@ -92,8 +103,8 @@ func parse(s string) (r Rate, err error) {
 	if r.Requests, err = parseCount(count); err != nil {
 		return Rate{}, fmt.Errorf("its count %w", err)
 	}
-	if r.Per, err = ParsePer(per); err != nil {
-		return Rate{}, fmt.Errorf("its time %w", err)
+	if r.Per, r.Window, err = parseWindow(per); err != nil {
+		return Rate{}, err
 	}
 	if hasBurst {
 		if r.Burst, err = parseCount(burst); err != nil {
@@ -101,6 +112,54 @@ func parse(s string) (r Rate, err error) {
 		}
 	}
 	return r, nil
+}
+
+// fromFirst is the end of a rate whose windows begin with the first use.
+const fromFirst = " from first"
+
+// parseWindow returns the Per and the Window of a rate, of which text is what follows the count.
+func parseWindow(text string) (per time.Duration, window string, err error) {
+	text = strings.TrimSpace(text)
+	unit, rest, _ := strings.Cut(text, " ")
+	if length, ok := strings.CutSuffix(text, fromFirst); ok {
+		if per, err = ParsePer(length); err != nil {
+			return 0, "", fmt.Errorf(`its time before "from first" %w`, err)
+		}
+		return per, calendar.First.String(), nil
+	}
+	if calendar.IsUnit(unit) && (rest != "" || units[unit] == 0) { // a day or a week without a zone is a length of time
+		return parseCalendar(text)
+	}
+	per, err = ParsePer(text)
+	switch {
+	case err == nil:
+		return per, "", nil
+	case meansCalendar(unit, rest):
+		return parseCalendar(text)
+	case errors.Is(err, errUnit):
+		return 0, "", fmt.Errorf(`its time %w, or be "month" or "year"`, err)
+	}
+	return 0, "", fmt.Errorf("its time %w", err)
+}
+
+// parseCalendar returns the Window that text describes. Its Per is 0.
+func parseCalendar(text string) (per time.Duration, window string, err error) {
+	w, err := calendar.Parse(text)
+	if e := new(calendar.Error); errors.As(err, &e) && e.Part == calendar.PartForm {
+		err = errors.New(WindowForm)
+	}
+	return 0, w.String(), err
+}
+
+// meansCalendar reports whether a wrong text, of which unit is the first word, was probably meant to be that of
+// a calendar. The parameter rest is what follows.
+func meansCalendar(unit, rest string) bool {
+	_, known := units[unit]
+	if known && rest != "" {
+		_, err := calendar.New("day", 1, rest)
+		return err == nil
+	}
+	return !known && confmap.Nearest(unit, calendar.Units()) != ""
 }
 
 // parseCount returns the whole number in s, which must be at least 1.
@@ -130,7 +189,7 @@ func ParsePer(s string) (time.Duration, error) {
 		}
 		unit, ok := units[rest[:end]]
 		if !ok {
-			return 0, errors.New(`must be in ns, us, ms, s, m (minutes), h, d or w`)
+			return 0, errUnit
 		}
 		rest = strings.TrimLeft(rest[end:], " ")
 		d, err := scaled(number, unit)
@@ -148,7 +207,10 @@ func ParsePer(s string) (time.Duration, error) {
 	return sum, nil
 }
 
-var errTooLong = errors.New(TooLong)
+var (
+	errTooLong = errors.New(TooLong)
+	errUnit    = errors.New("must be in ns, us, ms, s, m (minutes), h, d or w")
+)
 
 // scaled returns the product of number and unit, or an error if that is not a whole number of
 // nanoseconds. number must have only digits and points.
@@ -182,11 +244,27 @@ func (r Rate) String() string {
 	if r == Unlimited {
 		return unlimited
 	}
-	s := strconv.Itoa(r.Requests) + "/" + formatPer(r.Per)
+	s := strconv.Itoa(r.Requests) + "/" + r.formatWindow()
 	if r.Burst != 0 {
 		s += " burst " + strconv.Itoa(r.Burst)
 	}
 	return s
+}
+
+// formatWindow returns the Per and the Window of r, as a text stands after the count.
+func (r Rate) formatWindow() string {
+	w, err := calendar.Parse(r.Window)
+	switch {
+	case err != nil:
+		return r.Window
+	case r.Window == "":
+		return formatPer(r.Per)
+	case w == calendar.First:
+		return formatPer(r.Per) + fromFirst
+	case units[w.String()] > 0: // the name of the unit alone is a length of time, from the epoch
+		return w.String() + " UTC"
+	}
+	return w.String()
 }
 
 // formatPer returns d as a whole number of the largest possible unit. If the number is 1, it returns

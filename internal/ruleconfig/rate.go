@@ -13,9 +13,9 @@ import (
 
 // A rate is written in one of three forms. Each form has its own fields.
 var (
-	bucketForm = rateSchema.Fields[0:4] // fields such as capacity and refillRatePerSecond
-	windowForm = rateSchema.Fields[4:8] // fields such as maxRequests and windowMs
-	textForm   = rateSchema.Fields[8:9] // the field rate, which is a text such as "100/m"
+	bucketForm = rateSchema.Fields[0:4]   // fields such as capacity and refillRatePerSecond
+	windowForm = rateSchema.Fields[4:9]   // fields such as maxRequests and windowMs
+	textForm   = rateSchema.Fields[11:12] // the field rate, which is a text such as "100/m"
 )
 
 // A rate in windowForm has two fields: one for the number of requests, and one for the length of the window.
@@ -66,6 +66,7 @@ func (r *Reader) rate(rule, config *confmap.Node, a Algorithm, base ratetext.Rat
 			config.Drop(algoWarmupSchema)
 			known = rateSchema.Fields
 		}
+		dropLength(config)
 		windows := windowHint(config)
 		r.Unknown(config, known, func(name string, value any) (string, []string) {
 			if _, ok := ruleSchema.Field(name); ok {
@@ -92,11 +93,11 @@ func (r *Reader) rate(rule, config *confmap.Node, a Algorithm, base ratetext.Rat
 		return read.rate
 	}
 	faults := r.caller.Refused(a, read.rate)
-	if len(faults) == 0 && a.Windowed && base.Per != 0 && base.Per != read.rate.Per {
-		faults = []Fault{{"per", read.rate.Per, "must have the window of the rule's rate, " + base.Per.String() + ": a window has one length"}}
+	if len(faults) == 0 && a.Windowed && base.Requests != 0 {
+		faults = OtherWindow(base, read.rate, "must have the window of the rule's rate, "+base.Per.String()+": a window has one length")
 	}
 	for _, fault := range faults {
-		name := read.from[fault.Field]
+		name := cmp.Or(read.from[fault.Field], read.from["requests"])
 		r.Reject(config.Field(name), config.Describe(name), fault.Reason)
 	}
 	return read.rate
@@ -210,6 +211,7 @@ func (r *Reader) counterpart(n *confmap.Node, a Algorithm) {
 		{bucketForm[1:], bucketForm[:1], "capacity"},
 		{countFields, windowFields, "windowMs"},
 		{windowFields, countFields, "maxRequests"},
+		{zoneFields, windowName, "window"},
 	} {
 		name, has := n.First(pair.given)
 		if _, ok := n.First(pair.other); has && !ok && !n.Misspelt(pair.other...) {
@@ -252,6 +254,8 @@ func (r *rateReader) field(f Field, v any) {
 		r.text(v)
 	case Burst:
 		r.burst(name)
+	case WindowName:
+		r.calendar()
 	}
 }
 
@@ -273,7 +277,7 @@ func (r *rateReader) text(v any) {
 		return
 	}
 	r.rate = parsed
-	r.from["requests"], r.from["per"], r.from["burst"] = "rate", "rate", "rate"
+	r.from["requests"], r.from["per"], r.from["burst"], r.from["window"] = "rate", "rate", "rate", "rate"
 }
 
 // burst reads the field with this name, "burst" or "burstSize". A config may have it together with a

@@ -142,6 +142,7 @@ func (r *Reader) Fields(n *confmap.Node) {
 		})
 		return
 	}
+	dropLength(n)
 	windows := windowHint(n)
 	r.Unknown(n, flatFields, func(name string, value any) (string, []string) {
 		if reason := policyHint(name, value); reason != "" {

@@ -27,6 +27,9 @@ const (
 	Duration                       // a time with its unit, above 0
 	WarmupMap                      // a map that has WarmupFields
 	PenaltyMap                     // a map that has PenaltyFields
+	WindowName                     // "day", "week", "month", "year" or "first"
+	Zone                           // the name of a time zone
+	FirstDay                       // a whole number from 1 to 28
 	Unit                           // what a rule counts: lower-case letters, digits, "-", "_" and ".", at most 64 of them
 )
 
@@ -67,7 +70,10 @@ var RateFields = []Field{
 	{"limit", nil, Requests, "The same as maxRequests."},
 	{"windowMs", nil, Milliseconds, "The time in which maxRequests are granted, in milliseconds."},
 	{"windowSeconds", nil, Seconds, "The time in which maxRequests are granted, in seconds."},
-	{"rate", nil, RateText, `The rate as a text: "100/m", "10 per 2 minutes", "100/90s", "100/m burst 20".`},
+	{"window", nil, WindowName, `In place of a length: "day", "week", "month" or "year", for FixedWindow. Beside a length: "first".`},
+	{"zone", nil, Zone, `The time zone of a window such as "month": "Europe/Berlin". Without it, UTC.`},
+	{"firstDay", nil, FirstDay, "The day on which each window \"month\" begins, from 1 (default) to 28."},
+	{"rate", nil, RateText, `The rate as a text: "100/m", "10 per 2 minutes", "100/90s", "100/m burst 20", "10000/month Europe/Berlin".`},
 	{"burst", nil, Burst, "The most that a bucket grants at once, beside rate or maxRequests."},
 	{"burstSize", nil, Burst, "The same as burst."},
 }

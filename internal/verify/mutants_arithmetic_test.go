@@ -103,15 +103,15 @@ var bucketMutants = []mutant{
 // windowMutants are faults in the three algorithms that count in windows.
 var windowMutants = []mutant{
 	{
-		name: "boundary inclusive in a fixed window", file: "fixedwindow.go",
-		old: "if now.Since(s.last) > offset {",
-		new: "if now.Since(s.last) >= offset {",
+		name: "boundary inclusive in a fixed window", file: "internal/engine/windows.go",
+		old: "if now.Since(last) <= offset {",
+		new: "if now.Since(last) < offset {",
 		by:  "^TestProperties$/FixedWindow", why: "a unit at the first instant of a window is forgotten",
 	},
 	{
 		name: "fixed window ends late", file: "fixedwindow.go",
-		old: "case n > c.Requests-used:\n\t\tv.RetryAfter = time.Duration(c.Per - offset)",
-		new: "case n > c.Requests-used:\n\t\tv.RetryAfter = time.Duration(c.Per - offset + 1)",
+		old: "case n > c.Requests-used:\n\t\tv.RetryAfter = left",
+		new: "case n > c.Requests-used:\n\t\tv.RetryAfter = left + 1",
 		by:  "^TestProperties$/FixedWindow", why: "RetryAfter is a nanosecond long",
 	},
 	{

@@ -140,7 +140,7 @@ var receiptMutants = []mutant{
 	},
 	{
 		name: "a longer window keeps its receipts", file: "internal/engine/held.go",
-		old: "to.rate.Per != from.rate.Per {",
+		old: "!to.rate.sameWindows(from.rate) {",
 		new: "to.rate.Per < 0 {",
 		by:  "^TestAnotherPerEndsReceipts$", why: "which units of the carried count are whose is not known",
 	},

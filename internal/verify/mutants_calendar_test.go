@@ -170,4 +170,40 @@ var calendarMutants = []mutant{
 		new: "return len(name) <= len(\"CES\") &&",
 		by:  "^TestCalendarTexts$", why: "CEST is not CET",
 	},
+	{
+		name: "each unit begins a window from the first use", file: "fixedwindow.go",
+		old: "used == 0 || !c.FromFirst()",
+		new: "used == 0 || c.FromFirst()",
+		by:  "^TestWindowSchedules$", why: "a window keeps its begin while anything is left in it",
+	},
+	{
+		name: "a window from the first use ends late", file: "internal/engine/windows.go",
+		old: "return used, time.Duration(w.Per - age)",
+		new: "return used, time.Duration(w.Per - age + 1)",
+		by:  "^TestWindowSchedules$", why: "RetryAfter is a nanosecond long",
+	},
+	{
+		name: "the window of a calendar ends late", file: "internal/engine/windows.go",
+		old: "max(now.Until(end), 1)",
+		new: "max(now.Until(end)+1, 1)",
+		by:  "^TestWindowSchedules$", why: "RetryAfter is a nanosecond long",
+	},
+	{
+		name: "units of the window of a calendar before count", file: "internal/engine/windows.go",
+		old: "if last >= begin {",
+		new: "if last >= min(begin, 0) {",
+		by:  "^TestWindowSchedules$", why: "a window begins with no units",
+	},
+	{
+		name: "a reservation of an ended window gives back", file: "internal/engine/windows.go",
+		old: "return at >= begin\n",
+		new: "return begin >= 0\n",
+		by:  "^TestWindowSchedules$", why: "the units of a window that has ended are not those of the current one",
+	},
+	{
+		name: "the window that was found stays for ever", file: "internal/engine/dial.go",
+		old: "now < w.begin || now >= w.end || uint64(now) > w.until.Load()",
+		new: "now < w.begin || uint64(now) > w.until.Load()",
+		by:  "^TestWindowSchedules$", why: "at its end a window is over",
+	},
 }

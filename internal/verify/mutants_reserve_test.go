@@ -147,7 +147,7 @@ var reserveMutants = []mutant{
 	},
 	{
 		name: "units beyond do not hold their place", file: "internal/engine/held.go",
-		old: "ps.receipts.get().follow(s.tag.chain(), h, p.config.Charged(&s.state))",
+		old: "ps.receipts.get().follow(s.tag.chain(), h, max(now, p.config.Charged(&s.state)))",
 		new: "_ = h",
 		by:  "^TestBeyondTheLimitKeepsItsPlace$", why: "who was told a Delay keeps it, and so do they",
 	},
@@ -159,8 +159,8 @@ var reserveMutants = []mutant{
 	},
 	{
 		name: "units beyond in a window that is over", file: "fixedwindow.go",
-		old: "exact.Beyond(c.used(s, now, c.Offset(now)), n,",
-		new: "exact.Beyond(s.used, n,",
+		old: "used, _ := c.Current(now, s.last, s.used)\n\tc.count(",
+		new: "used := s.used\n\tc.count(",
 		by:  "^TestPropertiesOfReservations$/FixedWindow", why: "a count is that of its window",
 	},
 	{

@@ -283,7 +283,7 @@ var ratesMutants = []mutant{
 		by:  "^TestRetryAfterAtOtherRates$", why: "its units are fractions, which are rounded in another way",
 	},
 	{
-		name: "a young key stays young while it waits", file: "internal/engine/rated.go",
+		name: "a young key stays young while it waits", file: "internal/engine/warmup.go",
 		old: "return from.ages.Unused(&s.state, now.Add(wait))",
 		new: "return wait < 0",
 		by:  "^TestRetryAfterAtOtherRates$", why: "it becomes new before it owes nothing at the slower rate",
@@ -374,7 +374,7 @@ var ratesMutants = []mutant{
 	},
 	{
 		name: "a window of another length is resolved", file: "internal/engine/rates.go",
-		old: "if err == nil && ps.rates.SamePer && rate.Per != ps.rates.Base.Per {",
+		old: "if err == nil && ps.rates.SamePer && !rate.sharesWindows(ps.rates.Base) {",
 		new: "if ps.rates.SamePer && rate.Per < 0 {",
 		by:  "^TestInvalidResolvedRates$", why: "a window has one length",
 	},

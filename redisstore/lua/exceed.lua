@@ -3,8 +3,8 @@
 -- the limit.
 --
 -- ARGV: those of settle.lua, and then for each key: how many further units to charge, or 0; then
--- the numbers of its rate: requests or gain, per or unit, burst (see warmup.lua for a key that
--- warms up).
+-- the numbers of its rate: requests or gain, per or unit (see calendar.lua for a Window), burst (see
+-- warmup.lua for a key that warms up).
 
 local most_used = 1125899906842624
 
@@ -39,7 +39,11 @@ end
 
 function fixed.exceed(s, now, n, c)
   follow(s, now, n)
-  s.last, s.used = now, beyond(fixed.used(s, now), n, max(c[1], most_used))
+  if not s.per and s.window ~= c.window and not (s.begin and now < s.ends) then
+    fixed.adopt(s, c, now) -- c has no edges of the calendar of s, whose window has ended
+  end
+  local used, begin, ends = fixed.used(s, c, now)
+  keep_count(s, now, beyond(used, n, max(c[1], most_used)), begin, ends)
 end
 
 function counter.exceed(s, now, n, c)
@@ -85,18 +89,23 @@ for i = 1, #KEYS / 2 do
   local n = ARGV[v] + 0
   if n > 0 then
     local config = {tonumber(ARGV[v + 1]), tonumber(ARGV[v + 2]), tonumber(ARGV[v + 3])}
+    if not config[2] then framed(config, ARGV[v + 2]) end
     if not config[3] then warmed(config, ARGV[v + 3]) end
-    local s, at = kind.load(key), now
+    local s, at, begin, ends = kind.load(key), now, nil, nil
     if s and heals then kind.heal(s, now) end
     if s and unused(kind, s, max(now, s.last), config) then
       call('DEL', key)
+      if s.window == config.window and not s.per then begin, ends = s.begin, s.ends end -- the edges in config may be others
       s, at = nil, max(now, s.last) -- if the clock has stepped back, the time of the key stands still
     end
     if s and config.over and s.gain and not kind.known(s, config, max(now, s.last)) then
       kind.adopt(s, config, max(now, s.last)) -- the key has to warm up again, at this rate
       s.before, s.slow = nil, nil
     end
-    s = s or kind.fresh(config, at, key)
+    if not s then
+      s = kind.fresh(config, at, key)
+      s.begin, s.ends = begin, ends
+    end
     kind.exceed(s, max(now, s.last), n, config)
     kind.save(key, s, now, tonumber(pad))
   end

@@ -37,8 +37,7 @@ end
 -- settle gives back n units of a charge that was made at the instant at, if that instant is in the
 -- window that s counts.
 function fixed.settle(s, at, n)
-  local _, offset = divide(s.last, s.per)
-  if s.last - at <= offset then s.used = max(s.used - n, 0) end
+  if at >= fixed.span(s, nil, s.last) then s.used = max(s.used - n, 0) end
   call('SET', s.key, s.encode(s), 'KEEPTTL')
 end
 fixed.give_back = fixed.settle

@@ -6,8 +6,8 @@
 -- receipts, 4 if another slot has denied them, 8 if nothing must change, 16 if a key warms up, 32 for a dry
 -- run, which writes nothing and answers as if it had, and 128 if only a charge may change the rate of a key,
 -- because it is not known yet whether the request was granted before. Then for each key: kind, n (0 charges nothing), 1
--- for a shadow rule, requests or gain, per or unit, burst (see warmup.lua for a key that warms up); and with
--- receipts: the number of the receipt, or 0, and its term.
+-- for a shadow rule, requests or gain, per or unit (see calendar.lua for a Window), burst (see warmup.lua for a
+-- key that warms up); and with receipts: the number of the receipt, or 0, and its term.
 --
 -- The fast path returns the seconds and microseconds of now and, for each key, the state as it was
 -- stored, or '' if there was none. The general code returns for each key: 1 if it is granted, the
@@ -28,6 +28,7 @@ local function read(i, key)
   local v = width * (i - 1) + 2
   local a = {kind = kinds[ARGV[v + 1]], n = tonumber(ARGV[v + 2]), shadow = ARGV[v + 3] == '1'}
   a.config = {tonumber(ARGV[v + 4]), tonumber(ARGV[v + 5]), tonumber(ARGV[v + 6])}
+  if not a.config[2] then framed(a.config, ARGV[v + 5]) end
   if not a.config[3] then warmed(a.config, ARGV[v + 6]) end
   if revocable and ARGV[v + 7] ~= '0' then
     a.receipt = {id = ARGV[v + 7], ends = now + ARGV[v + 8]}
@@ -42,6 +43,7 @@ local function read(i, key)
     s = a.kind.fresh(a.config, now, key)
   end
   a.state, a.now = s, max(now, s.last)
+  if a.config.edges then need_edges(i, s, a.config, a.now) end
   a.kind.look(a, s, a.now, max(a.n, 1))
   return a
 end
@@ -52,10 +54,13 @@ local function encoded(a) return (a.kind.encode or a.state.encode)(a.state) end
 
 -- All states are read before any is written, so that an error leaves all of them unchanged.
 local asks, passes = {}, ARGV[2] % 8 < 4
+local calendars
 for i, key in ipairs(KEYS) do
   local a = read(i, key)
   asks[i], passes = a, passes and (a.shadow or a.retry == 0) and not (barred and barred[i])
+  calendars = calendars or a.config.edges
 end
+if calendars then refuse_edges(now) end
 
 local reply, size = {}, 0
 for _, a in ipairs(asks) do

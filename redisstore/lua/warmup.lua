@@ -50,9 +50,10 @@ local function warm(inner)
   local function young(a, s, now, want, units)
     local c = a.config
     if not s.gain then -- it counts in windows
-      a.config = {units, c[2]}
+      local limit = c[1]
+      c[1] = units
       inner.look(a, s, now, want)
-      a.config = c
+      c[1] = limit
       return
     end
     inner.look(a, s, now, 1)

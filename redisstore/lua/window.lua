@@ -1,5 +1,5 @@
 -- Fixed window and sliding window counter: counts of windows of length per, which begin at
--- multiples of per since the Unix epoch.
+-- multiples of per since the Unix epoch. A fixed window may have other windows instead, see below.
 --
 -- A state is stored as decimal numbers, separated by spaces:
 --
@@ -9,55 +9,113 @@
 -- per is the length of the window under which the state was written. The limit is not stored: a
 -- count means the same under any limit. seconds and micros are the instant of the last charge. used
 -- and cur count the window that contains it; prev counts the window before.
+--
+-- A fixed window whose windows begin with the first use, or are those of a calendar, is stored as
+--
+--   first:per  seconds micros  used
+--   calendar   seconds micros  used  begin ends
+--
+-- After first:, seconds and micros are the instant at which the window began. calendar is the text of a
+-- Window, with _ in place of spaces. begin and ends are the seconds at which the window that contains the
+-- last charge began and will end, by the zone data of the process that has charged it.
 
+-- heal moves a state that is far ahead of now to now. Then adopt finds the window of a fixed window anew.
 local function window_heal(s, now)
-  if s.last - now <= 2 * s.per then return false end
+  if s.last - now <= 2 * (s.per or s.ends - s.begin) then return false end
   s.dropped, s.marked = s.dropped or s.marked, nil
-  s.last = now
+  s.last, s.begin, s.ends = now, nil, nil
   return true
 end
 
 local fixed = {heal = window_heal}
 
+-- In a fixed window, s.window and c.window are nil for windows since the epoch, and otherwise the first word
+-- of the stored state. s.per is nil for a calendar. s.begin and s.ends are the window that contains s.last.
+-- They are nil if it can be computed from s.last, or if there is none: a window that begins with the first use
+-- has not begun if s.used is 0. s.last is then the begin of the window before, so that no window begins before it.
+
 local function encode_fixed(s)
   local seconds, micros = divide(s.last, 1e6)
-  return format('%.0f %.0f %.0f %.0f', s.per, seconds, micros, s.used) .. ending(s)
+  local v = format('%s %.0f %.0f %.0f', s.window or format('%.0f', s.per), seconds, micros, s.used)
+  if not s.per then v = format('%s %.0f %.0f', v, s.begin / 1e6, s.ends / 1e6) end
+  return v .. ending(s)
 end
 
-function fixed.fresh(c, now, key) return {encode = encode_fixed, key = key, per = c[2], last = now, used = 0} end
+function fixed.fresh(c, now, key)
+  return {encode = encode_fixed, key = key, window = c.window, per = c[2], last = now, used = 0}
+end
 
 function fixed.load(key)
   local v = call('GET', key)
   if not v then return nil end
-  local s, seconds, micros = {encode = encode_fixed, key = key}
+  local s, window, seconds, micros, rest = {encode = encode_fixed, key = key}
   v, s.marked, s.first, s.limit = unmarked(v)
-  s.per, seconds, micros, s.used = numbers(match(v, '^(%d+) (-?%d+) (%d+) (%d+)$'))
-  if not s.per or s.per < 1 then return corrupt(key) end
-  s.last = instant(seconds, micros) or corrupt(key)
+  window, seconds, micros, s.used, rest = match(v, '^(%S+) (-?%d+) (%d+) (%d+)(.*)$')
+  seconds, micros, s.used = numbers(seconds, micros, s.used)
+  s.last = seconds and instant(seconds, micros) or corrupt(key)
+  s.per = numbers(match(window, '^%d+$') or match(window, '^first:(%d+)$'))
+  if s.per and s.per < 1 or s.per and rest ~= '' then return corrupt(key) end
+  if match(window, '^%d') then return s.per and s or corrupt(key) end
+  s.window = window
+  if not s.per then
+    s.begin, s.ends = numbers(match(rest, '^ (-?%d+) (-?%d+)$'))
+    if not s.ends then return corrupt(key) end
+    s.begin, s.ends = s.begin * 1e6, s.ends * 1e6
+  elseif s.used > 0 then
+    s.begin, s.ends = s.last, s.last + s.per
+  end
   return s
 end
 
--- used returns how many units are charged in the window that contains now, and how many
--- microseconds ago this window began.
-function fixed.used(s, now)
-  local _, offset = divide(now, s.per)
-  if now - s.last > offset then return 0, offset end
-  return s.used, offset
+-- span returns the begin and the end of the window that contains now, which is not before s.last. A window
+-- that begins with the first use begins now if there is none. If c has no edges of the calendar at now, the
+-- window of s has ended, and span returns a window of no length.
+function fixed.span(s, c, now)
+  if s.begin and now < s.ends then return s.begin, s.ends end
+  if s.per and not s.window then
+    local _, offset = divide(now, s.per)
+    return now - offset, now - offset + s.per
+  end
+  if s.per then return now, now + s.per end
+  local edges = c and c.window == s.window and c.edges or {}
+  for i = 1, #edges - 1 do
+    if edges[i] <= now and now < edges[i + 1] then return edges[i], edges[i + 1] end
+  end
+  return now, now
 end
 
--- adopt changes s to the length of the window in c, and reports whether that is a new length. The
--- count of the old window becomes the count of the new window that contains now.
+-- used returns how many units are charged in the window that contains now, and the begin and the end of
+-- this window.
+function fixed.used(s, c, now)
+  local begin, ends = fixed.span(s, c, now)
+  return s.last >= begin and s.used or 0, begin, ends
+end
+
+-- keep_count stores in s that the window from begin to ends contains now, and that used units are charged in it.
+local function keep_count(s, now, used, begin, ends)
+  s.used, s.begin, s.ends = used, nil, nil
+  if s.window and (used > 0 or not s.per) then s.begin, s.ends = begin, ends end
+  s.last = s.per and s.begin or now
+end
+
+-- adopt changes s to the windows in c, and reports whether these are others. The count of the old
+-- window becomes the count of the new window that contains now.
 function fixed.adopt(s, c, now)
-  if s.per == c[2] then return false end
-  s.dropped, s.marked = s.dropped or s.marked, nil -- units of a window that has another length now cannot be told apart
   now = max(now, s.last)
-  s.used, s.last, s.per = fixed.used(s, now), now, c[2]
+  if s.window == c.window and s.per == c[2] then
+    if s.window and not s.begin then s.begin, s.ends = fixed.span(s, c, now) end
+    return false
+  end
+  s.dropped, s.marked = s.dropped or s.marked, nil -- units of a window that has another length now cannot be told apart
+  local used = fixed.used(s, c, now)
+  s.window, s.per, s.begin, s.ends = c.window, c[2], nil, nil
+  keep_count(s, now, used, fixed.span(s, c, now))
   return true
 end
 
 function fixed.look(a, s, now, want)
-  local used, offset = fixed.used(s, now)
-  a.used, a.ends, a.delay = used, s.per - offset, 0
+  local used, begin, ends = fixed.used(s, a.config, now)
+  a.used, a.begin, a.ends, a.delay = used, begin, ends - now, 0
   a.left = max(a.config[1] - used, 0)
   a.reset = used > 0 and a.ends or 0
   a.retry = 0
@@ -70,13 +128,13 @@ end
 
 function fixed.charge(a, s, now, n)
   if s.marked or a.receipt then receipts().charge(a, s, now, n, {0, 0, 0}) end
-  s.last, s.used = now, a.used + n
+  keep_count(s, now, a.used + n, a.begin, now + a.ends)
   a.left, a.reset = a.left - n, a.ends
 end
 
 function fixed.save(key, s, now, pad)
-  local _, offset = divide(s.last, s.per)
-  call('SET', key, s.encode(s), 'PX', lifetime(s, s.last - now + s.per - offset, pad))
+  local _, ends = fixed.span(s, nil, s.last)
+  call('SET', key, s.encode(s), 'PX', lifetime(s, ends - now, pad))
   if s.marked or s.dropped then receipts().save(s, now, pad) end
 end
 

@@ -58,6 +58,7 @@ func Codes() []Code {
 		{"RL014", Warning, "a block or an exemption of all addresses"},
 		{"RL015", Warning, "an override that never applies: others decide in its place"},
 		{"RL016", Note, "an override that has ended, and is left out"},
+		{"RL017", Note, "a fixed window as long as a week, month or year, but no calendar"},
 	}
 }
 
@@ -157,17 +158,37 @@ func (c *checker) add(r indexed, code, field, advice, format string, args ...any
 	c.found = append(c.found, Finding{code, Codes()[i].Severity, r.index, field, fmt.Sprintf(format, args...), advice})
 }
 
+// calendarUnit returns the unit of a calendar that may have been meant by a window of the length d, or "" if there is none.
+func calendarUnit(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d == 7*day:
+		return "week"
+	case 28*day <= d && d <= 31*day:
+		return "month"
+	case 365*day <= d && d <= 366*day:
+		return "year"
+	}
+	return ""
+}
+
 // The method alone adds findings about the rule r. It adds only findings for which the other rules of the limiter do
 // not matter.
 func (c *checker) alone(r indexed) {
 	window := r.Algorithm == ratelimit.AlgorithmFixedWindow
+	edge := cmp.Or(r.Rate.Per, time.Hour) // a time around the edge of a window; those of a calendar last longer than an hour
 	switch lower := strings.ToLower(r.Endpoint); {
 	case window && r.Unit == "" && slices.ContainsFunc(attempts, func(word string) bool { return strings.Contains(lower, word) }):
 		c.add(r, "RL001", "algorithm", "use SlidingWindowLog, which holds its limit in every window",
-			"%s grants %d attempts within %v around the edge of its window, twice its limit", r, r.Algorithm.MaxIn(r.Rate, r.Rate.Per-1), r.Rate.Per)
+			"%s grants %d attempts within %v around the edge of its window, twice its limit", r, r.Algorithm.MaxIn(r.Rate, edge-1), edge)
 	case window && r.Rate.Requests > 1:
 		c.add(r, "RL002", "algorithm", "use SlidingWindowCounter or TokenBucket if that is too much",
-			"%s grants up to %d within %v, around the edge of its window", r, r.Algorithm.MaxIn(r.Rate, r.Rate.Per-1), r.Rate.Per)
+			"%s grants up to %d within %v, around the edge of its window", r, r.Algorithm.MaxIn(r.Rate, edge-1), edge)
+	}
+	if unit := calendarUnit(r.Rate.Per); window && r.Rate.Window == "" && unit != "" {
+		meant := ratelimit.Rate{Requests: r.Rate.Requests, Window: ratelimit.Calendar(unit, "")}
+		c.add(r, "RL017", "rate", fmt.Sprintf("write %q if the windows of a calendar are meant", meant),
+			"the windows of %s last %v and begin at multiples of that since 1970, not with a %s", r, r.Rate.Per, unit)
 	}
 	if r.Algorithm.Windowed() && !holds(r) && r.Rate.Per%time.Second != 0 {
 		c.add(r, "RL007", "rate", "use a window of whole seconds if clients read the headers",

@@ -49,11 +49,14 @@ func bounds(a ratelimit.Algorithm, ra ratelimit.Rate, b ratelimit.Algorithm, rb 
 	if rb == ratelimit.Unlimited {
 		return true
 	}
+	switch {
+	case a == ratelimit.AlgorithmFixedWindow && a == b && ra.Per == rb.Per && ra.Window == rb.Window && ra.Window != "first":
+		return ra.Requests <= rb.Requests // both limits count in the same windows, so the smaller limit is stricter
+	case ra.Per == 0 || rb.Per == 0:
+		return false // the windows of a calendar differ in length
+	}
 	switch b {
 	case ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowLog:
-		if b == ratelimit.AlgorithmFixedWindow && a == b && ra.Per == rb.Per {
-			return ra.Requests <= rb.Requests // both limits count in the same windows, so the smaller limit is stricter
-		}
 		return maxIn(a, ra, rb.Per-1) <= rb.Requests
 	case ratelimit.AlgorithmSlidingWindowCounter:
 		if a == b && ra.Per == rb.Per {

@@ -26,6 +26,8 @@ var pictures = map[string]func() (*chart.Figure, error){
 	}),
 	"fixedwindow.svg": one(ratelimit.AlgorithmFixedWindow, "A fixed window: twice its limit around an edge",
 		used("granted in this window, which begins at 0s, 10s, 20s …")),
+	"windowfromfirst.svg": fromFirst,
+	"windowofmonths.svg":  calendar,
 	"slidingwindowcounter.svg": one(ratelimit.AlgorithmSlidingWindowCounter, "A sliding window counter: an estimate of the last 10s",
 		used("the estimate")),
 	"slidingwindowlog.svg": one(ratelimit.AlgorithmSlidingWindowLog, "A sliding window log: every instant is kept",
@@ -73,13 +75,18 @@ func one(a ratelimit.Algorithm, title string, state func(*play) chart.Panel) fun
 		if err != nil {
 			return nil, err
 		}
-		f := newFigure("one", title)
-		f.Desc = "The limit is 10 every 10 seconds. " + p.describe()
-		panel := p.panel()
-		panel.Y.Label = "granted in the last 10s"
-		f.Panels = []chart.Panel{state(p), panel}
-		return f, nil
+		return p.figure(title, state(p)), nil
 	}
+}
+
+// figure returns a picture that has the panel state and, below it, a panel with the requests that were granted.
+func (p *play) figure(title string, state chart.Panel) *chart.Figure {
+	f := newFigure("one", title)
+	f.Desc = "The limit is 10 every 10 seconds. " + p.describe()
+	panel := p.panel()
+	panel.Y.Label = "granted in the last 10s"
+	f.Panels = []chart.Panel{state, panel}
+	return f
 }
 
 func newFigure(id, title string) *chart.Figure {

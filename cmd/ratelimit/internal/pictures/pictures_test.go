@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -58,4 +59,32 @@ func TestPlays(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestWindows requires that the pictures of other windows show what the text beside them says.
+func TestWindows(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/algorithms.md")
+	require.NoError(t, err)
+	p, err := runMonths()
+	require.NoError(t, err)
+	var first, granted []float64 // the days of the first request granted in each month, and the requests granted in each
+	for i, at := range p.granted {
+		if i%limit == 0 {
+			first = append(first, at.X)
+		}
+		granted = append(granted, at.X)
+	}
+	require.Equal(t, []float64{0.5, 32.5, 60.5}, first, "the first requests after day 0, 31 and 59")
+	require.Len(t, granted, 3*limit)
+	require.Len(t, p.denied, 15)
+	require.Zero(t, p.used[len(p.used)-1].Y, "the clocks were set forward, so that April begins an hour before day 90")
+
+	q, err := runRate(ratelimit.AlgorithmFixedWindow, ratelimit.Rate{Requests: limit, Per: per, Window: "first"})
+	require.NoError(t, err)
+	_, most := q.inWindow()
+	require.Equal(t, 10, most)
+	require.Len(t, q.granted, 30)
+	require.Equal(t, []time.Duration{8500 * time.Millisecond, 18500 * time.Millisecond, 34 * time.Second},
+		[]time.Duration{q.granted[0], q.granted[limit], q.granted[2*limit]})
+	require.Contains(t, string(text), "begin at 8.5 s, 18.5 s and 34 s")
 }

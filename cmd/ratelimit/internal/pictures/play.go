@@ -44,7 +44,11 @@ type play struct {
 
 // run sends the requests of the pictures to a limiter of the given algorithm.
 func run(a ratelimit.Algorithm) (*play, error) {
-	rate := ratelimit.Rate{Requests: limit, Per: per}
+	return runRate(a, ratelimit.Rate{Requests: limit, Per: per})
+}
+
+// runRate does the same at the given rate.
+func runRate(a ratelimit.Algorithm, rate ratelimit.Rate) (*play, error) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // the start of a window
 	clock := ratelimit.NewFakeClock(start)
 	l, err := ratelimit.New(nil, &ratelimit.Rule{Algorithm: a, Rate: rate}, ratelimit.WithClock(clock))

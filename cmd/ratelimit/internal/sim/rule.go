@@ -6,6 +6,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/traffic"
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
 )
 
 // A Rule has the counts of one rule of the limiter.
@@ -44,7 +45,7 @@ func (out *Outcome) addRule(r ratelimit.Rule, o Options) *Rule {
 		}
 	}
 	if rule.Window == 0 {
-		rule.Window = r.Rate.Per
+		rule.Window = calendar.LengthAt(string(r.Rate.Window), r.Rate.Per, o.Start)
 	}
 	if rule.Bound = r.Algorithm.MaxIn(r.Rate, rule.Window-1); rule.holds() {
 		rule.Window, rule.Bound = 0, r.Rate.Requests

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/traffic"
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
 )
 
 // Bins is the number of equal parts into which the duration of a simulation is divided for counting. It has many divisors, so
@@ -168,6 +169,18 @@ func (s shadowObserver) Observe(_ context.Context, d ratelimit.Decision) {
 	if !d.Result.Allowed {
 		s[d.Rule].Denied++
 	}
+}
+
+// StartOf returns an instant at which a window of one of the rules begins: of the first rule whose windows are those of a calendar,
+// or a window of the length per if there is no such rule.
+func StartOf(rules []ratelimit.Rule, per time.Duration) time.Time {
+	for _, r := range rules {
+		if w, _ := calendar.Parse(string(r.Rate.Window)); w.Calendar() != nil {
+			begin, _ := w.Calendar().Edges(AlignedStart(0).UnixNano())
+			return time.Unix(0, begin).UTC()
+		}
+	}
+	return AlignedStart(per)
 }
 
 // AlignedStart returns an instant at which a window of the given length begins.

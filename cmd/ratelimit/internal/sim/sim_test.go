@@ -288,4 +288,9 @@ func TestAlignedStart(t *testing.T) {
 		require.Equal(t, 2026, start.Year(), per)
 	}
 	require.Equal(t, sim.AlignedStart(0), sim.AlignedStart(traffic.MaxDuration+1))
+
+	rules := []ratelimit.Rule{{Rate: ratelimit.Rate{Requests: 1, Per: 31 * 24 * time.Hour, Window: "first"}}}
+	require.Equal(t, sim.AlignedStart(time.Minute), sim.StartOf(rules, time.Minute))
+	rules = append(rules, ratelimit.Rule{Rate: ratelimit.Rate{Requests: 1, Window: ratelimit.Monthly(15, "Europe/Berlin")}})
+	require.Equal(t, time.Date(2025, 12, 14, 23, 0, 0, 0, time.UTC), sim.StartOf(rules, time.Minute))
 }

@@ -1,0 +1,42 @@
+package bench
+
+import (
+	_ "time/tzdata" // the zone of the calendar below, for machines without time zone data
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// The windows of the subjects that do not count from multiples of Per since the Unix epoch.
+const (
+	calendarWindow ratelimit.Window = "month Europe/Berlin"
+	firstWindow    ratelimit.Window = "first"
+)
+
+// in returns the limit as a rate whose units are counted in windows of the given kind. The windows of a calendar have
+// the length that the calendar says, so the rate then has no Per.
+func (l Limit) in(w ratelimit.Window) ratelimit.Rate {
+	r := l.window()
+	if r.Window = w; w == calendarWindow {
+		r.Per = 0
+	}
+	return r
+}
+
+// newFixedWindowOf returns a function for the field Spec.New. That function makes a FixedWindow whose windows are of
+// the given kind.
+func newFixedWindowOf(w ratelimit.Window) func(Limit) (Subject, error) {
+	return func(l Limit) (Subject, error) {
+		lim, err := ratelimit.NewFixedWindow(l.in(w), l.options()...)
+		return fixedWindow{lim}, err
+	}
+}
+
+// newFixedWindowRules returns a function for the field Spec.New. That function makes a RateLimiter with a hundred rules
+// by user, which count in fixed windows of the given kind.
+func newFixedWindowRules(w ratelimit.Window) func(Limit) (Subject, error) {
+	return func(l Limit) (Subject, error) {
+		rules := everyEndpoint(ratelimit.Rule{Algorithm: ratelimit.AlgorithmFixedWindow, Rate: l.in(w)})
+		limiter, err := ratelimit.New(rules, nil, l.options()...)
+		return ruled{limiter, endpoint(ruleCount / 2)}, err
+	}
+}

@@ -1,0 +1,213 @@
+package engine
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// A Dial says in which window of a calendar an instant of a timeline lies. All configurations with the same
+// calendar and timeline share one Dial, see [Timeline.Dial]. Goroutines may call its methods concurrently.
+//
+// The edges of a calendar are times of the wall clock. On a timeline that runs by a monotonic clock, they lie
+// where the wall clock will show them if it is not set. So the Dial compares the two clocks when it looks for a
+// window, and again once more than a second has passed since it did. If the wall clock was set, or the machine
+// was suspended, by a millisecond or more, the Dial places the edges anew:
+//
+//   - The window that has begun keeps its begin: units that were charged in it go on to count.
+//   - A window that is now found to have begun earlier begins at the first instant at which that was found. Units
+//     that were charged until then belong to the window before.
+//   - If the wall clock was set back over the begin of the window by less than an hour, the window goes on.
+//     Otherwise the window that the clock now shows becomes current again, with all units charged since its begin.
+type Dial struct {
+	calendar *calendar.Calendar
+	time     Timeline
+	read     Reading // compares the clocks; nil if the timeline runs by the wall clock, so that edges never move
+
+	last atomic.Pointer[dialWindow] // the latest window that was found
+
+	mu    sync.Mutex
+	other *dialWindow // a window that was found for an instant outside of last; guarded by mu
+}
+
+// A dialWindow is a window on a timeline.
+type dialWindow struct {
+	begin, end keytable.Instant // the window contains the instants from begin until just before end
+	until      atomic.Uint64    // the last instant at which begin and end are known to be right without a look at the clocks
+
+	start              int64 // the time of the wall clock at the instant keytable.Start, by which the edges were placed
+	wallBegin, wallEnd int64 // the edges, as times of the wall clock; times are in nanoseconds since the Unix epoch
+}
+
+const (
+	dialCheck  = keytable.Instant(time.Second)
+	dialJitter = int64(time.Millisecond)
+	dialBack   = int64(time.Hour)
+)
+
+// A Reading is a function that reads the wall clock, in nanoseconds since the Unix epoch, and at the same instant the time
+// since the start of a timeline.
+type Reading func() (wall int64, since time.Duration)
+
+// NewDial returns a Dial of the calendar c on the timeline t. If read is not nil, the Dial compares the two clocks by it. The
+// method [Timeline.Dial] calls NewDial; tests do too, because no other clock can set its wall clock.
+func NewDial(c *calendar.Calendar, t *Timeline, read Reading) *Dial {
+	return &Dial{calendar: c, time: *t, read: read}
+}
+
+// dials are the Dials of a timeline, by their calendars.
+type dials struct {
+	mu  sync.Mutex
+	all map[*calendar.Calendar]*Dial // guarded by mu
+}
+
+// Dial returns the Dial of the calendar c on the timeline t.
+func (t *Timeline) Dial(c *calendar.Calendar) *Dial {
+	d := NewDial(c, t, nil)
+	if start := t.Start(); start != start.Round(0) { // Round removes a monotonic time
+		d.read = d.time.read
+	}
+	if t.dials == nil { // the zero Timeline, which is used to check a rate
+		return d
+	}
+	t.dials.mu.Lock()
+	defer t.dials.mu.Unlock()
+	if known := t.dials.all[c]; known != nil {
+		return known
+	}
+	if t.dials.all == nil {
+		t.dials.all = make(map[*calendar.Calendar]*Dial)
+	}
+	t.dials.all[c] = d
+	return d
+}
+
+// clear makes all instants of the timeline mean other times, because its start was set again.
+func (d *dials) clear() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.all)
+}
+
+// Window returns the begin and the end of the window that contains the instant now.
+func (d *Dial) Window(now keytable.Instant) (begin, end keytable.Instant) {
+	w := d.last.Load()
+	if w == nil || now < w.begin || now >= w.end || uint64(now) > w.until.Load() {
+		w = d.find(now)
+	}
+	return w.begin, w.end
+}
+
+// find returns the window that contains the instant now, and keeps it for later calls.
+func (d *Dial) find(now keytable.Instant) *dialWindow {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	last := d.last.Load()
+	start := d.wallStart(last)
+	for _, w := range [...]*dialWindow{last, d.other} {
+		if w != nil && w.start == start && w.begin <= now && now < w.end {
+			w.trust(now, d.read == nil)
+			return w
+		}
+	}
+	w := d.place(now, start)
+	if last != nil && now < last.begin {
+		d.other = w
+		return w
+	}
+	if last != nil {
+		w.follow(last, now)
+	}
+	w.trust(now, d.read == nil)
+	d.other = last
+	d.last.Store(w)
+	return w
+}
+
+// wallStart returns the time of the wall clock at the instant keytable.Start. If the clocks have hardly moved
+// against each other since the window last was placed, it returns the same time as then.
+func (d *Dial) wallStart(last *dialWindow) (start int64) {
+	if d.read == nil {
+		return d.time.Start().UnixNano()
+	}
+	defer func() {
+		if recover() != nil { // the clock of the user has panicked; it will panic again for the next decision, outside of any lock
+			if start = d.time.Start().UnixNano(); last != nil {
+				start = last.start
+			}
+		}
+	}()
+	wall, since := d.read()
+	start = wall - int64(since)
+	if last != nil && max(start, last.start)-min(start, last.start) < dialJitter {
+		return last.start
+	}
+	return start
+}
+
+// read reads the clock of t, see [Reading].
+func (t *Timeline) read() (wall int64, since time.Duration) {
+	reading := time.Now()
+	if t.clock != nil {
+		reading = t.clock.Now()
+	}
+	return reading.UnixNano(), reading.Sub(t.Start())
+}
+
+// place returns the window that contains the instant now by the calendar alone.
+func (d *Dial) place(now keytable.Instant, start int64) *dialWindow {
+	w := &dialWindow{start: start}
+	wall, since := start, int64(now.Duration())
+	switch {
+	case since > 0 && start > math.MaxInt64-since:
+		wall = math.MaxInt64
+	case since < 0 && start < math.MinInt64-since:
+		wall = math.MinInt64
+	default:
+		wall += since
+	}
+	w.wallBegin, w.wallEnd = d.calendar.Edges(wall)
+	w.begin, w.end = w.instant(w.wallBegin), w.instant(w.wallEnd)
+	return w
+}
+
+// instant returns the instant at which the wall clock shows the given time, or the nearest instant.
+func (w *dialWindow) instant(wall int64) keytable.Instant {
+	if wall >= w.start {
+		if d := uint64(wall) - uint64(w.start); d <= math.MaxInt64 {
+			return keytable.Start + keytable.Instant(d)
+		}
+		return keytable.End
+	}
+	if d := uint64(w.start) - uint64(wall); d <= uint64(keytable.Start) {
+		return keytable.Start - keytable.Instant(d)
+	}
+	return 0
+}
+
+// follow corrects the begin of the window w, which was found at the instant now. The parameter last is the window
+// that was current before.
+func (w *dialWindow) follow(last *dialWindow, now keytable.Instant) {
+	switch {
+	case w.wallBegin == last.wallBegin:
+		w.begin = last.begin
+	case w.wallBegin > last.wallBegin:
+		w.begin = max(w.begin, min(last.end, now))
+	case w.instant(last.wallBegin).Since(now) < uint64(dialBack):
+		w.wallBegin, w.wallEnd = last.wallBegin, last.wallEnd
+		w.begin, w.end = last.begin, w.instant(last.wallEnd)
+	}
+}
+
+// trust records that the edges of w are right at the instant now, so that they need not be looked at for a second.
+func (w *dialWindow) trust(now keytable.Instant, steady bool) {
+	if steady {
+		w.until.Store(math.MaxUint64)
+		return
+	}
+	w.until.Store(uint64(max(now, now+dialCheck)))
+}

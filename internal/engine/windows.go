@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
+	"github.com/ratelimit-go/ratelimit/internal/exact"
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+)
+
+// Windows are the windows of time in which a fixed window counts the units of a key at one rate. They are of one of three
+// kinds: they begin at multiples of Per since the Unix epoch; they are the windows of a calendar; or a window begins with the
+// first unit of a key, and lasts Per.
+//
+// Of each key, the methods know the instant of its last unit, or the begin of its window if windows begin with the first unit,
+// and the number of units that were granted in the window of that instant.
+type Windows struct {
+	exact.Window // of the first kind; Requests is set for all kinds, and Per for all but a calendar
+
+	other bool  // whether the windows are of another kind
+	first bool  // whether a window begins with the first unit of a key
+	dial  *Dial // finds the windows of a calendar; nil for the other kinds
+}
+
+// Windows returns the windows of the rate r, which is valid.
+func (t *Timeline) Windows(r Rate) Windows {
+	w := Windows{other: r.Window != ""}
+	if named, _ := calendar.Parse(r.Window); named.Calendar() != nil {
+		w.Requests, w.dial = int64(r.Requests), t.Dial(named.Calendar())
+		return w
+	}
+	w.Window, w.first = exact.NewWindow(int64(r.Requests), r.Per, t.Start()), w.other
+	return w
+}
+
+// FromEpoch reports whether windows begin at multiples of Per since the Unix epoch.
+func (w *Windows) FromEpoch() bool { return !w.other }
+
+// FromFirst reports whether a window begins with the first unit of a key.
+func (w *Windows) FromFirst() bool { return w.first }
+
+// Same reports whether w and v are the same windows. Their Requests may differ.
+func (w *Windows) Same(v *Windows) bool {
+	return w.Per == v.Per && w.first == v.first && w.dial == v.dial
+}
+
+// Current returns how many of the used units of a key count at the instant now, which is not before the instant last, and the
+// time until the end of the window that contains now. If windows begin with the first unit and the last one has ended, that is
+// a window that begins now.
+func (w *Windows) Current(now, last keytable.Instant, used int64) (counted int64, left time.Duration) {
+	if w.other {
+		return w.currentOther(now, last, used)
+	}
+	offset := w.Offset(now)
+	if now.Since(last) <= offset {
+		counted = used
+	}
+	return counted, time.Duration(w.Per - offset)
+}
+
+func (w *Windows) currentOther(now, last keytable.Instant, used int64) (counted int64, left time.Duration) {
+	if w.first {
+		if age := now.Since(last); used > 0 && age < w.Per {
+			return used, time.Duration(w.Per - age)
+		}
+		return 0, time.Duration(w.Per)
+	}
+	begin, end := w.dial.Window(now)
+	if last >= begin {
+		counted = used
+	}
+	return counted, min(max(now.Until(end), 1), Never-1) // the last window of all time may end now, or never
+}
+
+// SameWindow reports whether units that were charged at the instant at count in the window that contains the instant last.
+func (w *Windows) SameWindow(at, last keytable.Instant) bool {
+	switch {
+	case w.dial != nil:
+		begin, _ := w.dial.Window(last)
+		return at >= begin
+	case w.first:
+		return at >= last
+	}
+	return last.Since(at) <= w.Offset(last)
+}
+
+// stepOtherWindows decides on n units at the plan (rate) p, whose windows are not those of the plan from. It charges
+// nothing. The parameter s is a copy of the state of a key, which was last written at the plan from; stepOtherWindows
+// overwrites it.
+//
+// A charge would carry the units that count in the present window of the plan from into the present window of p. Until
+// there is a charge, they count until that window of the plan from has ended, and not longer.
+func (ps *ratePlans[S, C]) stepOtherWindows(
+	s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64,
+) (v Verdict, delay time.Duration) {
+	was, _ := from.config.Step(&s.state, from.config, now, 1, false)
+	p.config.Carry(&s.state, from.config, now)
+	v, delay = p.config.Step(&s.state, p.config, now, n, false)
+	v.ResetAfter = was.ResetAfter
+	if v.RetryAfter != 0 && v.RetryAfter != Never {
+		v.RetryAfter = was.ResetAfter
+	}
+	return v, delay
+}
+
+// chargeOtherWindows charges n units to the shared debt s, which was last written at the plan (rate) from. They are charged
+// at the plan p, whose windows are others, and the key has room for them. The debt keeps the units of all keys, and gets the
+// plan whose window ends last, so that no unit is forgotten before the window ends for which it was granted.
+func (ps *ratePlans[S, C]) chargeOtherWindows(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64) (v Verdict) {
+	was, old := *s, Verdict{}
+	old, _ = from.config.Step(&s.state, from.config, now, 1, false)
+	p.config.Carry(&s.state, from.config, now)
+	v, _ = p.config.Step(&s.state, p.config, now, n, true)
+	if s.tag = p.id; v.ResetAfter < old.ResetAfter {
+		*s, v.ResetAfter = was, old.ResetAfter
+		from.config.Exceed(&s.state, now, n)
+	}
+	return v
+}

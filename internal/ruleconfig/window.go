@@ -1,0 +1,78 @@
+package ruleconfig
+
+import (
+	"strings"
+
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
+	"github.com/ratelimit-go/ratelimit/internal/ratetext"
+)
+
+// The field window, which names windows other than those of a fixed length since the Unix epoch, and the
+// fields that may stand beside it if it is a unit of the calendar.
+var (
+	windowName = rateSchema.Fields[8:9]
+	zoneFields = rateSchema.Fields[9:11]
+)
+
+var (
+	windowSchema = confmap.NewSchema(windowName, nil)
+	windowNames  = append(calendar.Units(), calendar.First.String())
+)
+
+// windowNameForm is the reason in the error for a window that has no known name.
+const windowNameForm = `must be "day", "week", "month", "year" or "first"; for a length of time, give windowSeconds`
+
+// dropLength removes the field window from n if its value is a length of time, such as 60 or "1m". The
+// field is then reported as unknown, with a hint that names the right field.
+func dropLength(n *confmap.Node) {
+	v, _ := n.Get("window")
+	_, number := confmap.NumberOf(v)
+	text, _ := confmap.TextOf(v)
+	_, err := ratetext.ParsePer(text[:min(len(text), confmap.MaxName)])
+	if number || err == nil && !calendar.IsUnit(text) {
+		n.Drop(windowSchema)
+	}
+}
+
+// calendar reads the field window, and the fields zone and firstDay beside it.
+func (r *rateReader) calendar() {
+	name, ok := confmap.Choice(r.Reader.Reader, r.node, "window", windowNameForm, windowNames)
+	zone, zoneOK := r.Text(r.node, "zone")
+	day := 1
+	if r.node.Has("firstDay") {
+		day = r.Count(r.node, "firstDay")
+	}
+	if !ok || !zoneOK || day == 0 {
+		return
+	}
+	w, err := calendar.New(name, day, zone)
+	if err != nil {
+		field := map[calendar.Part]string{calendar.PartZone: "zone", calendar.PartDay: "firstDay"}[err.(*calendar.Error).Part]
+		reason := strings.TrimPrefix(err.(*calendar.Error).Reason, "is ") // the error has an "is" before the value
+		r.Reject(r.node.Field(field), r.node.Describe(field), reason)
+		return
+	}
+	if length, given := r.node.First(windowFields[:2]); given != (w == calendar.First) {
+		if given {
+			r.Reject(r.node.Field(length), r.node.Describe(length), "must be left out: the windows of a calendar have lengths of their own")
+		} else {
+			r.Reject(r.node.Field("windowSeconds"), "missing", `must be given beside window: "first"`)
+		}
+		return
+	}
+	r.rate.Window = w.String()
+	r.from["window"] = "window"
+}
+
+// OtherWindow returns the mistake in the rate r of a tier if it has other windows than base, the rate of the rule. Only the
+// day on which the months of a calendar begin may differ. The text otherPer is the reason for another Per.
+func OtherWindow(base, r ratetext.Rate, otherPer string) []Fault {
+	switch {
+	case !calendar.Alike(base.Window, r.Window):
+		return []Fault{{"window", windowOf(r), "must be that of the rule's rate, " + base.String() + ": only the day of a month may differ"}}
+	case base.Per != r.Per:
+		return []Fault{{"per", r.Per, otherPer}}
+	}
+	return nil
+}
