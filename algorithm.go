@@ -69,7 +69,7 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 // returned as math.MaxInt. For an interval that excludes its first or last instant, subtract one nanosecond from d.
 //
 // With a calendar as its [Rate.Window], the number is a bound that is not always reached: Requests times the most windows
-// that such an interval can touch. With "first", it is reached if the unit that began a window is given back.
+// that such an interval can touch. With "first", it is reached if Requests is 1 or the unit that began a window is given back.
 //
 // MaxIn returns 0 if r is not a valid rate of the algorithm or d is negative. It returns -1 if no limit is known: for
 // [Unlimited], for a custom algorithm, and for [AlgorithmInFlight]. An empty Algorithm is [AlgorithmTokenBucket].

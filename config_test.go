@@ -114,7 +114,7 @@ func TestDecodeRule(t *testing.T) {
 		{"a month", ruleOf("FixedWindow", fields{"maxRequests": 5, "window": "month"}), windowed(0, "month")},
 		{"a month of a zone, from a day", ruleOf("FixedWindow", fields{"limit": 5, "window": "month", "zone": "Europe/Berlin", "firstDay": 15}),
 			windowed(0, "month from day 15 Europe/Berlin")},
-		{"other spellings", ruleOf("FixedWindow", fields{"limit": 5.0, "Window": "MONTH", "ZONE": "UTC", "first_day": 1.0}), windowed(0, "month")},
+		{"spellings", ruleOf("FixedWindow", fields{"limit": 5.0, "Window": "MONTH", "ZONE": "UTC", "first_day": 1.0}), windowed(0, "month")},
 		{"a week of a zone", ruleOf("FixedWindow", fields{"limit": 5, "window": "week", "zone": "Asia/Tokyo"}), windowed(0, "week Asia/Tokyo")},
 		{"from the first use, in seconds", ruleOf("FixedWindow", fields{"limit": 5, "windowSeconds": 60, "window": "first"}),
 			windowed(minute, "first")},

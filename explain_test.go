@@ -524,11 +524,11 @@ rule     match  key           algorithm    rate                   from  state  l
 	require.NoError(t, json.Unmarshal(text, &again))
 	require.Equal(t, e, again)
 
-	req.Tier = "later" // its month ends in 12 days and 10 hours, before the clocks are set
+	req.Tier = "later" // the unit counts until the month ends in which it was granted
 	e, err = l.Explain(t.Context(), req)
 	require.NoError(t, err)
 	require.Equal(t, ratelimit.Rate{Requests: 1, Window: "month from day 28 Europe/Berlin"}, e.Rules[0].Rate)
-	left := (12*24 + 10) * time.Hour
+	left := 393 * time.Hour
 	require.Equal(t, ratelimit.Result{Limit: 1, RetryAfter: left, ResetAfter: left, Rule: "month"}, e.Rules[0].Result)
 	require.Equal(t, 3, e.Rules[0].MaxIn, "if the clocks are set on the 27th, a window is shorter than 28 days")
 }

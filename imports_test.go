@@ -48,10 +48,11 @@ var mayImport = map[string][]string{
 	"internal/penalty":    {"internal/keytable"},
 	"internal/ruleconfig": {"internal/calendar", "internal/confmap", "internal/exact", "internal/keyspec", "internal/ratetext"},
 
-	"configfile":          {".", "internal/confmap", "internal/ruleconfig"},
-	"configread":          {".", "internal/ruleconfig"},
-	"ratelimittest":       {"."},
-	"httplimit":           {".", "internal/calendar", "internal/engine", "internal/keytable", "internal/override", "internal/ratefield", "internal/running"},
+	"configfile":    {".", "internal/confmap", "internal/ruleconfig"},
+	"configread":    {".", "internal/ruleconfig"},
+	"ratelimittest": {"."},
+	"httplimit": {".", "internal/calendar", "internal/engine", "internal/keytable", "internal/override", "internal/ratefield",
+		"internal/running"},
 	"iolimit":             {"."},
 	"examples/quickstart": {"."},
 }

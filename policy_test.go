@@ -561,6 +561,9 @@ func TestInvalidResolvedRateFallsBackToTheTier(t *testing.T) {
 // TestFailLocalShare proves which rate each of several replicas grants while the store fails.
 func TestFailLocalShare(t *testing.T) {
 	const year = 366 * 24 * time.Hour
+	rate := func(n int, per time.Duration, burst int) ratelimit.Rate {
+		return ratelimit.Rate{Requests: n, Per: per, Burst: burst}
+	}
 	for _, tt := range []struct {
 		rate     ratelimit.Rate
 		replicas int
@@ -568,14 +571,14 @@ func TestFailLocalShare(t *testing.T) {
 		want     ratelimit.Rate
 		why      string
 	}{
-		{ratelimit.PerSecond(10), 1, false, ratelimit.Rate{Requests: 10, Per: time.Second, Burst: 10}, "all of it"},
-		{ratelimit.PerSecond(10), 3, false, ratelimit.Rate{Requests: 10, Per: 3 * time.Second, Burst: 3}, "the refill is exact, the burst rounded down"},
-		{ratelimit.PerSecond(12), 4, false, ratelimit.Rate{Requests: 3, Per: time.Second, Burst: 3}, "in the smallest numbers"},
-		{ratelimit.PerSecond(12).WithBurst(2), 8, false, ratelimit.Rate{Requests: 3, Per: 2 * time.Second, Burst: 1}, "at least one at once"},
+		{ratelimit.PerSecond(10), 1, false, rate(10, time.Second, 10), "all of it"},
+		{ratelimit.PerSecond(10), 3, false, rate(10, 3*time.Second, 3), "the refill is exact, the burst rounded down"},
+		{ratelimit.PerSecond(12), 4, false, rate(3, time.Second, 3), "in the smallest numbers"},
+		{ratelimit.PerSecond(12).WithBurst(2), 8, false, rate(3, 2*time.Second, 1), "at least one at once"},
 		{ratelimit.PerMinute(10), 3, true, ratelimit.Rate{Requests: 3, Per: time.Minute}, "a window keeps its length"},
 		{ratelimit.PerMinute(2), 3, true, ratelimit.Rate{Requests: 1, Per: time.Minute}, "and at least one"},
-		{ratelimit.Rate{Requests: 1, Per: year, Burst: 1000}, 291, false, ratelimit.Rate{Requests: 1, Per: 291 * year, Burst: 3}, "as long as a Duration holds"},
-		{ratelimit.Rate{Requests: 1, Per: year, Burst: 1000}, 1000, false, ratelimit.Rate{Requests: 1, Per: math.MaxInt64, Burst: 1}, "longer is as long as that"},
+		{rate(1, year, 1000), 291, false, rate(1, 291*year, 3), "as long as a Duration holds"},
+		{rate(1, year, 1000), 1000, false, rate(1, math.MaxInt64, 1), "longer is as long as that"},
 	} {
 		assert.Equal(t, tt.want, ratelimit.FailLocal(tt.replicas).Share(tt.rate, tt.windowed), tt.why)
 	}

@@ -281,7 +281,7 @@ func (s *span) appendPolicy(text []byte, p *policy, limit int) []byte {
 	return text
 }
 
-// seconds returns the length of the window, or of the present window of a calendar, in seconds, rounded up.
+// seconds returns the length of the window, or of the window of a calendar that contains the time of the machine, in seconds, rounded up.
 func (s *span) seconds() int64 {
 	if s.calendar == "" {
 		return s.window

@@ -20,10 +20,7 @@ import (
 // reservations that are settled to less and to more, looks, and steps of the clock, also back. The rule decides in memory,
 // on a MemoryStore, on one server and on a Cluster. The model finds windows by reading local dates.
 func TestCalendarSchedules(t *testing.T) {
-	n := 2000
-	if testing.Short() || raceEnabled {
-		n /= 10
-	}
+	n := soaked(300, 2000)
 	t.Run("memory", func(t *testing.T) {
 		playCalendars(t, n, time.Nanosecond, func(*ratelimit.FakeClock) ratelimit.Store { return nil })
 	})

@@ -67,7 +67,7 @@ func quotasOf(t *testing.T, line *Timeline, limit, maxKeys int) *ratedKeys[quota
 		}
 		return &quota{int64(r.Requests)}, nil
 	}
-	keys, err := NewKeys[quotaState](line, Rates{Base: Rate{Requests: limit, Per: time.Second, Burst: 0}, MayGrow: true}, maxKeys, configure, &Refusals{})
+	keys, err := NewKeys[quotaState](line, Rates{Base: Rate{Requests: limit, Per: time.Second}, MayGrow: true}, maxKeys, configure, &Refusals{})
 	require.NoError(t, err)
 	return keys.(*ratedKeys[quotaState, *quota])
 }

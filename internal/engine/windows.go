@@ -107,8 +107,8 @@ func (ps *ratePlans[S, C]) stepOtherWindows(
 // at the plan p, whose windows are others, and the key has room for them. The debt keeps the units of all keys, and gets the
 // plan whose window ends last, so that no unit is forgotten before the window ends for which it was granted.
 func (ps *ratePlans[S, C]) chargeOtherWindows(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64) (v Verdict) {
-	was, old := *s, Verdict{}
-	old, _ = from.config.Step(&s.state, from.config, now, 1, false)
+	was := *s
+	old, _ := from.config.Step(&s.state, from.config, now, 1, false)
 	p.config.Carry(&s.state, from.config, now)
 	v, _ = p.config.Step(&s.state, p.config, now, n, true)
 	if s.tag = p.id; v.ResetAfter < old.ResetAfter {

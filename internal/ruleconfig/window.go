@@ -1,6 +1,7 @@
 package ruleconfig
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/ratelimit-go/ratelimit/internal/calendar"
@@ -47,9 +48,9 @@ func (r *rateReader) calendar() {
 		return
 	}
 	w, err := calendar.New(name, day, zone)
-	if err != nil {
-		field := map[calendar.Part]string{calendar.PartZone: "zone", calendar.PartDay: "firstDay"}[err.(*calendar.Error).Part]
-		reason := strings.TrimPrefix(err.(*calendar.Error).Reason, "is ") // the error has an "is" before the value
+	if bad := (*calendar.Error)(nil); errors.As(err, &bad) {
+		field := map[calendar.Part]string{calendar.PartZone: "zone", calendar.PartDay: "firstDay"}[bad.Part]
+		reason := strings.TrimPrefix(bad.Reason, "is ") // the error has an "is" before the value
 		r.Reject(r.node.Field(field), r.node.Describe(field), reason)
 		return
 	}

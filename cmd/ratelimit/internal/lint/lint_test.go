@@ -36,7 +36,8 @@ const day = 24 * time.Hour
 
 var perMinute = ratelimit.PerMinute(10)
 
-func per(n int, d time.Duration) ratelimit.Rate { return ratelimit.Rate{Requests: n, Per: d} }
+// oneIn returns the rate of one request in every d.
+func oneIn(d time.Duration) ratelimit.Rate { return ratelimit.Rate{Requests: 1, Per: d} }
 
 // A codesRow is rules, and what is found in them.
 type codesRow struct {
@@ -80,13 +81,15 @@ func TestCodes(t *testing.T) {
 		{"attempts in a log", lint.Options{}, nil, []ratelimit.Rule{{Endpoint: "/login", Algorithm: log, Rate: perMinute}}, nil},
 		{"a window", lint.Options{}, nil, []ratelimit.Rule{{Endpoint: "/a", Algorithm: window, Rate: perMinute}}, []string{"RL002 0"}},
 		{"30 days", lint.Options{}, nil, []ratelimit.Rule{
-			{Endpoint: "/28", Algorithm: window, Rate: per(1, 28*day)}, {Endpoint: "/31", Algorithm: window, Rate: per(1, 31*day)},
-			{Endpoint: "/365", Algorithm: window, Rate: per(1, 365*day)}, {Endpoint: "/366", Algorithm: window, Rate: per(1, 366*day)},
+			{Endpoint: "/28", Algorithm: window, Rate: oneIn(28 * day)}, {Endpoint: "/31", Algorithm: window, Rate: oneIn(31 * day)},
+			{Endpoint: "/365", Algorithm: window, Rate: oneIn(365 * day)}, {Endpoint: "/366", Algorithm: window, Rate: oneIn(366 * day)},
 		}, []string{"RL017 0", "RL017 1", "RL017 2", "RL017 3"}},
 		{"no month", lint.Options{}, nil, []ratelimit.Rule{
-			{Endpoint: "/28", Algorithm: window, Rate: per(1, 28*day-time.Second)}, {Endpoint: "/31", Algorithm: window, Rate: per(1, 31*day+time.Second)},
-			{Endpoint: "/365", Algorithm: window, Rate: per(1, 365*day-time.Second)}, {Endpoint: "/366", Algorithm: window, Rate: per(1, 366*day+time.Second)},
-			{Endpoint: "/log", Algorithm: log, Rate: per(1, 30*day)},
+			{Endpoint: "/28", Algorithm: window, Rate: oneIn(28*day - time.Second)},
+			{Endpoint: "/31", Algorithm: window, Rate: oneIn(31*day + time.Second)},
+			{Endpoint: "/365", Algorithm: window, Rate: oneIn(365*day - time.Second)},
+			{Endpoint: "/366", Algorithm: window, Rate: oneIn(366*day + time.Second)},
+			{Endpoint: "/log", Algorithm: log, Rate: oneIn(30 * day)},
 			{Endpoint: "/first", Algorithm: window, Rate: ratelimit.Rate{Requests: 1, Per: 30 * day, Window: "first"}},
 			{Endpoint: "/month", Algorithm: window, Rate: ratelimit.Rate{Requests: 1, Window: ratelimit.Calendar("month", "")}},
 		}, nil},
