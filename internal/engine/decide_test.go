@@ -67,7 +67,8 @@ func quotasOf(t *testing.T, line *Timeline, limit, maxKeys int) *ratedKeys[quota
 		}
 		return &quota{int64(r.Requests)}, nil
 	}
-	keys, err := NewKeys[quotaState](line, Rates{Base: Rate{Requests: limit, Per: time.Second}, MayGrow: true}, maxKeys, configure, &Refusals{})
+	rates := Rates{Base: Rate{Requests: limit, Per: time.Second}, MayGrow: true}
+	keys, err := NewKeys[quotaState](line, rates, maxKeys, configure, &Refusals{})
 	require.NoError(t, err)
 	return keys.(*ratedKeys[quotaState, *quota])
 }
