@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -38,18 +39,22 @@ func countProblems(l *ratelimit.RateLimiter) (problems []error) {
 	return problems
 }
 
-// count calls the next handler with r, and gives the reserved units back if Config.Count returns false for
-// the status. req is the request that the limiter has granted.
-func (m *Middleware) count(w http.ResponseWriter, r *http.Request, req ratelimit.Request, units *ratelimit.Reservation, next http.Handler) {
-	c := &countedWriter{ResponseWriter: w, m: m, request: r, asked: req, units: units}
-	status := http.StatusInternalServerError // the status if next panics
+// count calls the next handlers with the request r, which the limiter has granted, and gives the reserved units back
+// if Config.Count returns false for the status.
+func (m *Middleware) count(w http.ResponseWriter, r *http.Request, v *visit, units *ratelimit.Reservation) {
+	s := &settlement{m: m, hooks: v.hooks, request: r, asked: v.info.Request, units: units}
+	returned := false
 	defer m.counting.Add(-1)
-	defer func() { c.settle(status) }()
+	defer func() {
+		if !returned {
+			s.settle(http.StatusInternalServerError) // a next handler has panicked
+		}
+	}()
 	if n := m.counting.Add(1); n > engine.MaxOpen && n%crowdSample == 0 {
-		m.warnOfCrowd(r.Context(), req)
+		m.warnOfCrowd(r.Context(), s.asked)
 	}
-	next.ServeHTTP(c.like(w), r)
-	status = http.StatusOK
+	v.hooks.next(w, r, s)
+	returned = true
 }
 
 // crowdSample says how often count looks for a key with too many running requests. The units of at most
@@ -69,31 +74,37 @@ func (m *Middleware) warnOfCrowd(ctx context.Context, req ratelimit.Request) {
 	}
 }
 
-// A countedWriter is the ResponseWriter that the next handler gets if Config.Count is set. It passes the
-// status of the response to Config.Count, which decides whether the reserved units stay charged.
-type countedWriter struct {
-	http.ResponseWriter
+// A settlement is the end of the reservation of one request. Config.Count decides with the status of the response
+// whether the reserved units stay charged.
+type settlement struct {
 	m       *Middleware
+	hooks   hooks
 	request *http.Request
 	asked   ratelimit.Request // the request to the limiter, whose units are reserved
 	units   *ratelimit.Reservation
-	settled bool
+	settled atomic.Bool
 }
 
 // settle ends the reservation at the first call. If Config.Count returns true for the status, the units
 // stay charged; otherwise settle gives them back. Later calls do nothing.
-func (c *countedWriter) settle(status int) {
-	if c.settled {
+func (s *settlement) settle(status int) {
+	if s.settled.Swap(true) {
 		return
 	}
-	c.settled = true
 	var used []ratelimit.Cost // a kind of unit that is not in this slice, such as tokens, stays charged as reserved
-	if !c.m.config.Count(c.request, status) {
-		used = nothing(&c.asked)
+	if !s.hooks.counts(s.request, status) {
+		used = nothing(&s.asked)
 	}
-	if err := c.units.SettleCosts(used...); err != nil {
-		c.m.logs.often(logSettle, err)
+	if err := s.units.SettleCosts(used...); err != nil {
+		s.m.logs.often(logSettle, err)
 	}
+}
+
+// A countedWriter is the ResponseWriter that the next handler gets if Config.Count is set. It passes the
+// status of the response to the settlement.
+type countedWriter struct {
+	http.ResponseWriter
+	*settlement
 }
 
 // The function nothing returns a cost of 0 for each kind of unit, such as requests or tokens, that was charged for
@@ -203,7 +214,7 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // ReadFrom lets the operating system copy a file to the connection. It calls settle with the status 200
 // once it has read the first byte. If src fails before that, the handler may still set another status.
 func (r readerFrom) ReadFrom(src io.Reader) (n int64, err error) {
-	if !r.c.settled {
+	if !r.c.settled.Load() {
 		first, read := make([]byte, 512), 0
 		for read == 0 && err == nil {
 			read, err = src.Read(first)

@@ -102,6 +102,7 @@ func (m *Middleware) carry(r *http.Request, v *visit) *http.Request {
 // A visit contains what a Middleware knows of one request while it decides. To keep the visit on the stack, the
 // functions of a Config get pointers only to copies of its fields.
 type visit struct {
+	hooks   hooks       // the functions of the Config, for this request
 	outer   *carrier    // the innermost carrier (context of a Middleware) of the request, or nil
 	header  http.Header // the header of the response
 	address uintptr     // the address of the map in the field header
@@ -123,8 +124,8 @@ type visit struct {
 }
 
 // visit returns what m knows of the request r before it decides. header is the header of the response.
-func (m *Middleware) visit(r *http.Request, header http.Header) visit {
-	v := visit{outer: carrierOf(r.Context()), header: header, address: addressOf(header), rules: m.policies()}
+func (m *Middleware) visit(x hooks, r *http.Request, header http.Header) visit {
+	v := visit{hooks: x, outer: carrierOf(r.Context()), header: header, address: addressOf(header), rules: m.policies()}
 	v.follows, v.repeats, v.info.outer = m.serving(v.address, v.outer)
 	return v
 }
