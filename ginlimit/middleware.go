@@ -27,7 +27,7 @@ type Middleware struct {
 // New returns a Middleware that limits requests by the limiter l. The error lists all problems with l and the
 // Config, and matches [ratelimit.ErrInvalidConfig].
 func New(l *ratelimit.RateLimiter, c Config) (*Middleware, error) {
-	a, err := httplimit.NewAdapter(l, c, httplimit.Framework[*gin.Context]{Route: (*gin.Context).FullPath, Next: next})
+	a, err := httplimit.NewAdapter(l, c, (*gin.Context).FullPath)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func Handler(l *ratelimit.RateLimiter) gin.HandlerFunc {
 // route. If it stands in the engine, it also limits requests that match no route: their endpoint is "unmatched".
 func (m *Middleware) Handler() gin.HandlerFunc {
 	return func(c *gin.Context) {
-		passed, err := m.adapter.Serve(c, c.Writer, c.Request)
+		passed, err := m.adapter.Serve(c, c.Writer, c.Request, next)
 		if !passed {
 			c.Abort()
 			fail(c, err)

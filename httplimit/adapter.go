@@ -88,30 +88,18 @@ type AdapterConfig[C any] struct {
 	Log *slog.Logger
 }
 
-// A Framework says how an [Adapter] uses a web framework whose handlers get a C.
-type Framework[C any] struct {
-	// Route returns the path of the route that matches the request. It is empty if no route matches.
-	Route func(C) string
-
-	// Next calls the next handlers and returns their error. r is the request, with a context that has the Info if
-	// AdapterConfig.Info is set. If settle is not nil, AdapterConfig.Count waits for the status of the response: Next must
-	// call settle with this status before the client gets it. The first call counts. If Next panics, the Adapter settles
-	// with the status 500. The units of a request that is never settled stay charged.
-	Next func(c C, r *http.Request, settle func(status int)) error
-}
-
-// An Adapter limits the requests to a web framework as a [Middleware] limits those to net/http handlers. It is what the
-// packages ginlimit, echolimit and fiberlimit consist of; programs use these packages. To write one for another
-// framework, see [NewAdapter].
+// An Adapter limits the requests to a web framework as a [Middleware] limits those to net/http handlers. It is what
+// packages such as ginlimit consist of; programs use these packages. [NewAdapter] makes one for another framework.
 type Adapter[C any] struct {
-	m         *Middleware
-	config    AdapterConfig[C]
-	framework Framework[C]
+	m      *Middleware
+	config AdapterConfig[C]
+	route  func(C) string
 }
 
-// NewAdapter returns an Adapter that limits requests by the limiter l. The error lists all problems with l and the
-// config, and matches [ratelimit.ErrInvalidConfig]. Both functions of the Framework must be set.
-func NewAdapter[C any](l *ratelimit.RateLimiter, c AdapterConfig[C], f Framework[C]) (*Adapter[C], error) {
+// NewAdapter returns an Adapter that limits requests by the limiter l. The function route returns the path of the route
+// that matches a request, or an empty string if no route does. The error lists all problems with l and the config, and
+// matches [ratelimit.ErrInvalidConfig].
+func NewAdapter[C any](l *ratelimit.RateLimiter, c AdapterConfig[C], route func(C) string) (*Adapter[C], error) {
 	inner := Config{
 		Proxies: c.Proxies, IPv6Bits: c.IPv6Bits, SkipNetworks: c.SkipNetworks, BusyRetry: c.BusyRetry, Jitter: c.Jitter,
 		HoldExtend: c.HoldExtend, Info: c.Info, Headers: c.Headers, ShowShared: c.ShowShared, Log: c.Log,
@@ -130,14 +118,21 @@ func NewAdapter[C any](l *ratelimit.RateLimiter, c AdapterConfig[C], f Framework
 	if err != nil {
 		return nil, err
 	}
-	return &Adapter[C]{m, c, f}, nil
+	return &Adapter[C]{m, c, route}, nil
 }
 
-// Serve limits the request r, to which a handler would respond by w. If the rules grant it, Serve calls
-// Framework.Next, and returns its error; otherwise it answers the request, and returns the error of
-// AdapterConfig.Denied. The result passed reports whether Serve has called Next.
-func (a *Adapter[C]) Serve(c C, w http.ResponseWriter, r *http.Request) (passed bool, err error) {
-	x := &call[C]{a: a, c: c}
+// A Next calls the next handlers of a framework, and returns their error. r is the request, with a context that has the
+// Info if AdapterConfig.Info is set. If settle is not nil, AdapterConfig.Count waits for the status of the response: the
+// Next must call settle with this status before the client gets it, for example by a writer that [CountStatus] returns.
+// Only the first call has an effect. If the Next panics, the Adapter calls settle with 500. If nobody calls settle, the
+// request stays charged.
+type Next[C any] func(c C, r *http.Request, settle func(status int)) error
+
+// Serve limits the request r, to which a handler would respond by w. If the rules grant it, Serve calls next and returns
+// its error. Otherwise it answers the request, and returns the error of AdapterConfig.Denied. The result passed reports
+// whether Serve has called next.
+func (a *Adapter[C]) Serve(c C, w http.ResponseWriter, r *http.Request, next Next[C]) (passed bool, err error) {
+	x := &call[C]{a: a, c: c, handlers: next}
 	a.m.limit(x, w, r)
 	return x.passed, x.err
 }
@@ -201,10 +196,11 @@ func anyMatches(given []string, endpoint string) bool {
 
 // A call is one request to a web framework while an Adapter limits it. It calls the functions of the AdapterConfig.
 type call[C any] struct {
-	a      *Adapter[C]
-	c      C
-	passed bool  // whether the next handlers were called
-	err    error // what they, or AdapterConfig.Denied, have returned
+	a        *Adapter[C]
+	c        C
+	handlers Next[C] // nil in a call of Allow or Reserve
+	passed   bool    // whether handlers was called
+	err      error   // what handlers or AdapterConfig.Denied has returned
 }
 
 func (x *call[C]) skip(*http.Request) bool {
@@ -222,7 +218,7 @@ func (x *call[C]) endpoint(*http.Request) string {
 	if x.a.config.Endpoint != nil {
 		return x.a.config.Endpoint(x.c)
 	}
-	if route := x.a.framework.Route(x.c); route != "" {
+	if route := x.a.route(x.c); route != "" {
 		return route
 	}
 	return unmatched
@@ -251,8 +247,8 @@ func (x *call[C]) forgives(_ *http.Request, err error) bool {
 func (x *call[C]) next(_ http.ResponseWriter, r *http.Request, s *settlement) {
 	x.passed = true
 	if s == nil {
-		x.err = x.a.framework.Next(x.c, r, nil)
+		x.err = x.handlers(x.c, r, nil)
 		return
 	}
-	x.err = x.a.framework.Next(x.c, r, s.settle)
+	x.err = x.handlers(x.c, r, s.settle)
 }

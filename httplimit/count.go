@@ -100,11 +100,29 @@ func (s *settlement) settle(status int) {
 	}
 }
 
-// A countedWriter is the ResponseWriter that the next handler gets if Config.Count is set. It passes the
-// status of the response to the settlement.
+// CountStatus returns a ResponseWriter that passes all calls to w, and calls settle with the status of the response
+// before the client gets it: at the first final status, or with 101 when a handler has taken the connection over. It
+// has each of the methods Flush, Hijack and ReadFrom only if w has it. An adapter that gets settle in its [Next] can
+// give this writer to the handlers of its framework, if the framework sends the status when it is set.
+func CountStatus(w http.ResponseWriter, settle func(status int)) http.ResponseWriter {
+	c := &countedWriter{ResponseWriter: w, report: settle}
+	return c.like(w)
+}
+
+// A countedWriter is a ResponseWriter that reports the status of the response. The next handler gets one if
+// Config.Count is set.
 type countedWriter struct {
 	http.ResponseWriter
-	*settlement
+	report  func(status int)
+	settled bool // whether the status was reported
+}
+
+// settle reports the status at the first call.
+func (c *countedWriter) settle(status int) {
+	if !c.settled {
+		c.settled = true
+		c.report(status)
+	}
 }
 
 // The function nothing returns a cost of 0 for each kind of unit, such as requests or tokens, that was charged for
@@ -214,7 +232,7 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // ReadFrom lets the operating system copy a file to the connection. It calls settle with the status 200
 // once it has read the first byte. If src fails before that, the handler may still set another status.
 func (r readerFrom) ReadFrom(src io.Reader) (n int64, err error) {
-	if !r.c.settled.Load() {
+	if !r.c.settled {
 		first, read := make([]byte, 512), 0
 		for read == 0 && err == nil {
 			read, err = src.Read(first)

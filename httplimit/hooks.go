@@ -77,7 +77,6 @@ func (h *handler) next(w http.ResponseWriter, r *http.Request, s *settlement) {
 		h.inner.ServeHTTP(w, r)
 		return
 	}
-	c := &countedWriter{w, s}
-	h.inner.ServeHTTP(c.like(w), r)
+	h.inner.ServeHTTP(CountStatus(w, s.settle), r)
 	s.settle(http.StatusOK) // the status of a response that the handler has not begun
 }
