@@ -7,8 +7,10 @@ require (
 	github.com/dunglas/httpsfv v1.1.2
 	github.com/gin-gonic/gin v1.10.1
 	github.com/go-chi/chi/v5 v5.3.0
+	github.com/labstack/echo/v5 v5.3.1
 	github.com/prometheus/client_golang v1.19.1
 	github.com/ratelimit-go/ratelimit v0.1.0
+	github.com/ratelimit-go/ratelimit/echolimit v0.1.0
 	github.com/ratelimit-go/ratelimit/ginlimit v0.1.0
 	github.com/ratelimit-go/ratelimit/otelmetrics v0.1.0
 	github.com/ratelimit-go/ratelimit/prommetrics v0.1.0
@@ -52,16 +54,17 @@ require (
 	go.opentelemetry.io/otel/trace v1.19.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/arch v0.8.0 // indirect
-	golang.org/x/crypto v0.23.0 // indirect
-	golang.org/x/net v0.25.0 // indirect
-	golang.org/x/sys v0.20.0 // indirect
-	golang.org/x/text v0.15.0 // indirect
+	golang.org/x/crypto v0.54.0 // indirect
+	golang.org/x/net v0.57.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
+	golang.org/x/text v0.40.0 // indirect
 	google.golang.org/protobuf v1.34.1 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 )
 
 replace (
 	github.com/ratelimit-go/ratelimit => ../../
+	github.com/ratelimit-go/ratelimit/echolimit => ../../echolimit
 	github.com/ratelimit-go/ratelimit/ginlimit => ../../ginlimit
 	github.com/ratelimit-go/ratelimit/otelmetrics => ../../otelmetrics
 	github.com/ratelimit-go/ratelimit/prommetrics => ../../prommetrics
