@@ -1,6 +1,7 @@
 package echolimit_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -64,7 +65,7 @@ func Example() {
 		panic(err)
 	}
 	ask := func(method, path, key string) {
-		r := httptest.NewRequest(method, path, nil)
+		r := httptest.NewRequestWithContext(context.Background(), method, path, nil)
 		r.Header.Set("X-API-Key", key)
 		w := httptest.NewRecorder()
 		e.ServeHTTP(w, r)

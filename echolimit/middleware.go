@@ -87,7 +87,9 @@ func (m *Middleware) Allow(c *echo.Context, req ratelimit.Request) (ok bool, err
 // answered the request, and the handler must return err, which is nil unless Config.Denied has returned an error. If ok
 // is true, the handler must end the Reservation, best by a deferred call of its method Done. See
 // [httplimit.Middleware.Reserve].
-func (m *Middleware) Reserve(c *echo.Context, req ratelimit.Request, term time.Duration) (units *ratelimit.Reservation, ok bool, err error) {
+func (m *Middleware) Reserve(
+	c *echo.Context, req ratelimit.Request, term time.Duration,
+) (units *ratelimit.Reservation, ok bool, err error) {
 	return m.adapter.Reserve(c, c.Response(), c.Request(), req, term)
 }
 

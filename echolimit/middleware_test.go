@@ -128,8 +128,7 @@ func TestErrors(t *testing.T) {
 		"an HTTPError":       {func(*echo.Context) error { return echo.ErrUnauthorized }, nil, 401, 401},
 		"another error":      {func(*echo.Context) error { return errors.New("no") }, nil, 500, 500},
 		"answered, then err": {func(c *echo.Context) error { _ = c.NoContent(202); return errors.New("no") }, nil, 202, 202},
-		"a panic": {func(*echo.Context) error { panic("a bug") }, middleware.RecoverWithConfig(middleware.RecoverConfig{DisableStackAll: true}), 500,
-			500},
+		"a panic":            {func(*echo.Context) error { panic("a bug") }, middleware.Recover(), 500, 500},
 		"an outer middleware answers": {func(*echo.Context) error { return errors.New("no") }, func(next echo.HandlerFunc) echo.HandlerFunc {
 			return func(c *echo.Context) error {
 				if next(c) != nil {
@@ -321,10 +320,13 @@ func TestLayers(t *testing.T) {
 				return next(c)
 			}
 		},
-		made(t, byUser, echolimit.Config{Count: func(*echo.Context, int) bool { return true }, Client: func(c *echo.Context) (client, tier string, ok bool) {
-			client, ok = c.Get("user").(string)
-			return client, "", ok
-		}}).Handler)
+		made(t, byUser, echolimit.Config{
+			Count: func(*echo.Context, int) bool { return true },
+			Client: func(c *echo.Context) (client, tier string, ok bool) {
+				client, ok = c.Get("user").(string)
+				return client, "", ok
+			},
+		}).Handler)
 	e.GET("/", hello)
 	assert.Equal(t, []string{`"per-client";q=5;w=60`, `"per-user";q=1;w=60`}, get(t, e, "/").Header()["Ratelimit-Policy"])
 	denied := get(t, e, "/")

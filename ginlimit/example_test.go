@@ -1,6 +1,7 @@
 package ginlimit_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -67,7 +68,7 @@ func Example() {
 		panic(err)
 	}
 	ask := func(method, path, key string) {
-		r := httptest.NewRequest(method, path, nil)
+		r := httptest.NewRequestWithContext(context.Background(), method, path, nil)
 		r.Header.Set("X-API-Key", key)
 		w := httptest.NewRecorder()
 		router.ServeHTTP(w, r)

@@ -222,8 +222,8 @@ func transcript(res *http.Response, body string) string {
 		if own := res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusMethodNotAllowed; own && name == "X-Content-Type-Options" {
 			continue
 		}
-		for _, value := range res.Header[name] {
-			fmt.Fprintf(&b, " [%s: %s]", name, value)
+		if values := res.Header[name]; len(values) > 0 {
+			fmt.Fprintf(&b, " [%s: %s]", name, strings.Join(values, ", ")) // several lines mean the same as one
 		}
 	}
 	switch res.StatusCode {

@@ -16,7 +16,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
-var all = []*framework{&netHTTP, &onChi, &onGin, &onEcho}
+var all = []*framework{&netHTTP, &onChi, &onGin, &onEcho, &onFiber}
 
 // TestFrameworks runs each row of the table over each framework. The answers must be those of net/http, byte for byte.
 func TestFrameworks(t *testing.T) {
