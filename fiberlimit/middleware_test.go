@@ -404,6 +404,35 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// TestKept keeps an Info and asks again when the middleware has returned. Fiber reuses the memory of the first name.
+func TestKept(t *testing.T) {
+	l := limited(t, 10, ratelimit.Rule{Name: "mails", Rate: ratelimit.PerMinute(1)})
+	m := made(t, l, fiberlimit.Config{Info: true, Client: func(c fiber.Ctx) (client, tier string, ok bool) {
+		return c.Get("X-User"), c.Get("X-Tier"), true
+	}})
+	app := fiber.New()
+	var kept []*httplimit.Info
+	app.Use(func(c fiber.Ctx) error {
+		if err := c.Next(); err != nil {
+			return err
+		}
+		_, err := m.Allow(c, ratelimit.Request{Rules: []string{"mails"}})
+		return err
+	}, m.Handler)
+	app.Get("/", func(c fiber.Ctx) error {
+		info, _ := fiberlimit.Info(c)
+		kept = append(kept, info)
+		return nil
+	})
+	s := serve(t, app, "tcp")
+	assert.Equal(t, 200, s.get(t, "/", "X-User", "alice", "X-Tier", "gold"))
+	assert.Equal(t, 200, s.get(t, "/", "X-User", "bobby", "X-Tier", "free"))
+	assert.Equal(t, 429, s.get(t, "/", "X-User", "alice", "X-Tier", "gold"))
+	assert.Equal(t, "alice", kept[0].Request.Client)
+	assert.Equal(t, "gold", kept[0].Request.Tier)
+	assert.Equal(t, "bobby", kept[1].Request.Client)
+}
+
 func TestClient(t *testing.T) {
 	l := limited(t, 1)
 	m := made(t, l, fiberlimit.Config{})

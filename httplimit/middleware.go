@@ -338,13 +338,15 @@ func (m *Middleware) decide(
 // deny answers a request that was denied: it sets Retry-After, and calls Config.Denied or Config.Blocked.
 func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, v *visit) {
 	v.set("Cache-Control", "no-store")
-	if res := &v.info.Result; res.RetryAfter != ratelimit.Never { // Never: the request would be denied after any wait
+	v.info.wait = ratelimit.Never // the request would be denied after any wait
+	if res := &v.info.Result; res.RetryAfter != ratelimit.Never {
 		wait := res.RetryAfter
 		if res.Reason == ratelimit.ReasonBusy {
 			wait = min(wait, m.config.BusyRetry+rand.N(m.config.BusyRetry))
 		}
 		// Wait long enough for the Middlewares further out, too: a retry must pass them before it comes to this Middleware.
-		v.set("Retry-After", decimal(seconds(v.info.later(max(wait, v.info.outer)))))
+		v.info.wait = v.info.later(max(wait, v.info.outer))
+		v.set("Retry-After", decimal(seconds(v.info.wait)))
 	}
 	info := v.info // a copy, so that only the copy is on the heap, and v stays on the stack
 	v.hooks.deny(w, r, &info)
