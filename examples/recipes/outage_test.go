@@ -30,7 +30,7 @@ func TestOutage(t *testing.T) {
 		policy ratelimit.FailurePolicy
 		gone   bool // whether the rule is unknown
 		status int
-		}{
+	}{
 		{ratelimit.FailClosed, false, http.StatusServiceUnavailable},
 		{ratelimit.FailLocal(1), false, http.StatusTooManyRequests},
 		{ratelimit.FailClosed, true, http.StatusInternalServerError},
