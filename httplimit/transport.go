@@ -176,18 +176,49 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, t.invalid
 	}
 	to := t.targetOf(r)
-	if err := t.wait(r, to); err != nil {
+	if err := t.wait(r.Context(), r, to); err != nil {
 		return nil, err
 	}
 	sent = true
 	res, err := t.base().RoundTrip(r)
 	if err == nil && res != nil {
-		if d := t.heldBy(res); d > 0 {
-			t.time.Renew()
-			t.holds.set(to.key, t.time.Now(), d)
-		}
+		t.hold(to, t.heldBy(res))
 	}
 	return res, err
+}
+
+// Do waits until a request to the given server may be sent, and calls send, which sends it by another protocol than
+// HTTP. If the server has asked clients to wait, send returns for how long: it is a hold for all calls of Do with the same
+// server, but for MaxHold at most. The name of a server is any text; it is also the Client and the Endpoint for the
+// Limiter. Base, Request and Scope are not used. Do returns the error of send, or an error as RoundTrip does, which means
+// that it has not called send.
+func (t *Transport) Do(ctx context.Context, server string, send func() (wait time.Duration, err error)) error {
+	t.once.Do(t.begin)
+	if t.invalid != nil {
+		return t.invalid
+	}
+	to := target{server, server}
+	if err := t.wait(ctx, nil, to); err != nil {
+		return err
+	}
+	wait, err := send()
+	t.hold(to, wait)
+	return err
+}
+
+// Hold begins a hold for calls of [Transport.Do] with the same server, as if a call of send had returned this wait. It is
+// for answers that arrive after send has returned, such as the end of a stream.
+func (t *Transport) Hold(server string, wait time.Duration) {
+	t.once.Do(t.begin)
+	t.hold(target{server, server}, wait)
+}
+
+// The method hold begins a hold, unless d is 0 or less.
+func (t *Transport) hold(to target, d time.Duration) {
+	if d > 0 {
+		t.time.Renew()
+		t.holds.set(to.key, t.time.Now(), min(d, t.maxHold))
+	}
 }
 
 // A target is where a request is sent to.
@@ -237,9 +268,8 @@ func originOf(u *url.URL) string {
 	return scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// wait waits until the request r may be sent.
-func (t *Transport) wait(r *http.Request, to target) error {
-	ctx := r.Context()
+// wait waits until the request r may be sent. The request is nil in a call of Do.
+func (t *Transport) wait(ctx context.Context, r *http.Request, to target) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -249,7 +279,7 @@ func (t *Transport) wait(r *http.Request, to target) error {
 		if err := t.waitHeld(ctx, to, number, until); err != nil || t.Limiter == nil {
 			return err
 		}
-		if err := t.waitLimited(r, to, until); !errors.Is(err, errHeld) {
+		if err := t.waitLimited(ctx, r, to, until); !errors.Is(err, errHeld) {
 			return err
 		}
 	}
@@ -309,12 +339,11 @@ func (t *Transport) waitHeld(ctx context.Context, to target, number uint64, unti
 // the instant in the parameter until. If the target has a hold, so that no requests may be sent to it, or if a hold
 // begins during the wait, waitLimited returns errHeld at once. The request then leaves the queue of the
 // Limiter, so that no units are granted to a request that must not be sent.
-func (t *Transport) waitLimited(r *http.Request, to target, until keytable.Instant) error {
+func (t *Transport) waitLimited(ctx context.Context, r *http.Request, to target, until keytable.Instant) error {
 	req := ratelimit.Request{Client: to.host, Endpoint: to.host}
-	if t.Request != nil {
+	if t.Request != nil && r != nil {
 		req = t.Request(r)
 	}
-	ctx := r.Context()
 	unheld, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	leave, held := t.holds.watch(to.key, t.time.Now(), func() { end(errHeld) })

@@ -97,6 +97,72 @@ func TestTransportScopeQueue(t *testing.T) {
 	})
 }
 
+// TestTransportScopeLeavesQueue lets a request wait for the Limiter while another one of its scope is denied. It leaves
+// the queue, and waits for the hold.
+func TestTransportScopeLeavesQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := ratelimit.New(nil, &ratelimit.Rule{Name: "one", Rate: ratelimit.PerMinute(6).WithBurst(1)})
+		require.NoError(t, err)
+		answer := make(chan *http.Response)
+		tr := &httplimit.Transport{Limiter: l, Scope: httplimit.PathScope, MaxWait: time.Hour, Base: answers(answer)}
+		ended := make(chan time.Duration, 2)
+		for range 2 {
+			go func() {
+				took, err := send(context.WithoutCancel(t.Context()), t, tr, origin+"/held")
+				assert.NoError(t, err)
+				ended <- took
+			}()
+			synctest.Wait()
+		}
+		answer <- response(http.StatusTooManyRequests, "Retry-After", "60")
+		assert.Zero(t, <-ended)
+		answer <- response(http.StatusOK)
+		assert.GreaterOrEqual(t, <-ended, time.Minute)
+	})
+}
+
+// answers is a RoundTripper that answers each request with the next response of a channel.
+type answers chan *http.Response
+
+func (a answers) RoundTrip(r *http.Request) (*http.Response, error) { return <-a, r.Body.Close() }
+
+// TestTransportDo sends requests by another protocol than HTTP.
+func TestTransportDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &httplimit.Transport{MaxWait: time.Minute, MaxHold: 40 * time.Second}
+		sent := 0
+		do := func(server string, wait time.Duration) error {
+			return tr.Do(t.Context(), server, func() (time.Duration, error) {
+				sent++
+				return wait, nil
+			})
+		}
+		require.NoError(t, do("db", 10*time.Second))
+		began := time.Now()
+		require.NoError(t, do("other", 0))
+		assert.Zero(t, time.Since(began), "another server")
+		require.NoError(t, do("db", 0))
+		assert.GreaterOrEqual(t, time.Since(began), 10*time.Second)
+		assert.Equal(t, 3, sent)
+
+		require.NoError(t, do("db", time.Hour))
+		began = time.Now()
+		require.NoError(t, do("db", 0))
+		assert.LessOrEqual(t, time.Since(began), 41*time.Second, "MaxHold")
+
+		tr.Hold("db", 20*time.Second)
+		tr.Hold("db", -time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		began = time.Now()
+		err := tr.Do(ctx, "db", func() (time.Duration, error) { panic("not sent") })
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Zero(t, time.Since(began), "it fails at once")
+		bad := &httplimit.Transport{MaxWait: -1}
+		assert.ErrorIs(t, bad.Do(t.Context(), "db", nil), ratelimit.ErrInvalidConfig)
+	})
+}
+
 // TestTransportScopePanics has a Scope that panics: the request is not sent, and its body is closed.
 func TestTransportScopePanics(t *testing.T) {
 	tr := &httplimit.Transport{Scope: func(*http.Request) string { panic("a bug") }}

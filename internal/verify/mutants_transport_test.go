@@ -178,8 +178,8 @@ var transportMutants = []mutant{
 	},
 	{
 		name: "no look after the limiter", file: "httplimit/transport.go",
-		old: "if err := t.waitLimited(r, to, until); !errors.Is(err, errHeld) {",
-		new: "if err := t.waitLimited(r, to, until); true {",
+		old: "if err := t.waitLimited(ctx, r, to, until); !errors.Is(err, errHeld) {",
+		new: "if err := t.waitLimited(ctx, r, to, until); true {",
 		by:  "^TestTransportWaits$", why: "it must wait for a hold that has begun meanwhile",
 	},
 	{
