@@ -69,7 +69,11 @@ type Transport struct {
 	// and [HeaderScope]. If Scope is nil, a hold is for all requests to the origin. The function must not read the body.
 	Scope func(*http.Request) string
 
-	// MaxWait is the longest time that a request waits for holds and for the Limiter
+	// Adaptive lowers the rate of requests to a server that denies some of them. If it is nil, only holds and the
+	// Limiter make requests wait.
+	Adaptive *Adaptive
+
+	// MaxWait is the longest time that a request waits for holds, for the Limiter and for the rate of Adaptive
 	// together. 0 means 30 s. If the Limiter has a Store, MaxWait must be longer than the
 	// Store takes to answer.
 	MaxWait time.Duration
@@ -89,6 +93,8 @@ type Transport struct {
 	maxHold time.Duration
 	time    engine.Timeline
 	holds   holds
+	paces   paces
+	recover time.Duration // the time of Adaptive.Recover, with its default
 
 	requests atomic.Uint64 // how many requests RoundTrip has got; each gets its number from this counter
 }
@@ -141,6 +147,10 @@ func (t *Transport) begin() {
 	if t.MaxHold < 0 {
 		problems = append(problems, wrong("maxHold", t.MaxHold, "must not be negative; 0 means 10 min, and 1 ns to believe nobody"))
 	}
+	if t.Adaptive != nil {
+		problems = append(problems, t.Adaptive.problems()...)
+		t.recover = cmp.Or(t.Adaptive.Recover, time.Minute)
+	}
 	t.invalid = errors.Join(problems...)
 	t.maxWait = cmp.Or(t.MaxWait, defaultMaxWait)
 	t.maxHold = cmp.Or(t.MaxHold, defaultMaxHold)
@@ -180,18 +190,21 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	sent = true
+	p := t.pace(to)
+	falls := p.fallen()
 	res, err := t.base().RoundTrip(r)
 	if err == nil && res != nil {
 		t.hold(to, t.heldBy(res))
+		t.learn(p, falls, outcomeOf(res.StatusCode))
 	}
 	return res, err
 }
 
 // Do waits until a request to the given server may be sent, and calls send, which sends it by another protocol than
 // HTTP. If the server has asked clients to wait, send returns for how long: it is a hold for all calls of Do with the same
-// server, but for MaxHold at most. The name of a server is any text; it is also the Client and the Endpoint for the
-// Limiter. Base, Request and Scope are not used. Do returns the error of send, or an error as RoundTrip does, which means
-// that it has not called send.
+// server, but for MaxHold at most, and for Adaptive a denial. The name of a server is any text; it is also the Client
+// and the Endpoint for the Limiter. Base, Request and Scope are not used. Do returns the error of send, or an error as
+// RoundTrip does, which means that it has not called send.
 func (t *Transport) Do(ctx context.Context, server string, send func() (wait time.Duration, err error)) error {
 	t.once.Do(t.begin)
 	if t.invalid != nil {
@@ -201,8 +214,16 @@ func (t *Transport) Do(ctx context.Context, server string, send func() (wait tim
 	if err := t.wait(ctx, nil, to); err != nil {
 		return err
 	}
+	p := t.pace(to)
+	falls := p.fallen()
 	wait, err := send()
 	t.hold(to, wait)
+	switch {
+	case wait > 0:
+		t.learn(p, falls, denied)
+	case err == nil:
+		t.learn(p, falls, granted)
+	}
 	return err
 }
 
@@ -276,13 +297,29 @@ func (t *Transport) wait(ctx context.Context, r *http.Request, to target) error 
 	t.time.Renew()
 	number, until := t.requests.Add(1), t.time.Now().Add(t.maxWait)
 	for {
-		if err := t.waitHeld(ctx, to, number, until); err != nil || t.Limiter == nil {
+		if err := t.waitHeld(ctx, to, number, until); err != nil || t.Limiter == nil && t.Adaptive == nil {
 			return err
 		}
 		if err := t.waitLimited(ctx, r, to, until); !errors.Is(err, errHeld) {
 			return err
 		}
 	}
+}
+
+// waitLimited waits until the Limiter and then the rate of Adaptive grant the request r. The rate comes last, so that it
+// bounds how many requests are sent in any time. waitLimited returns errHeld if a hold begins meanwhile.
+func (t *Transport) waitLimited(ctx context.Context, r *http.Request, to target, until keytable.Instant) error {
+	if t.Limiter != nil {
+		req := ratelimit.Request{Client: to.host, Endpoint: to.host}
+		if t.Request != nil && r != nil {
+			req = t.Request(r)
+		}
+		limited := func(ctx context.Context) (ratelimit.Result, error) { return t.Limiter.Wait(ctx, req) }
+		if err := t.waitFor(ctx, to, until, limited); err != nil || t.Adaptive == nil {
+			return err
+		}
+	}
+	return t.waitFor(ctx, to, until, t.pace(to).wait)
 }
 
 // errHeld says that a hold of the server, during which no requests are sent to it, has begun while a
@@ -335,15 +372,13 @@ func (t *Transport) waitHeld(ctx context.Context, to target, number uint64, unti
 	}
 }
 
-// waitLimited waits until the Limiter grants the request r. It returns an error if the grant would come after
-// the instant in the parameter until. If the target has a hold, so that no requests may be sent to it, or if a hold
-// begins during the wait, waitLimited returns errHeld at once. The request then leaves the queue of the
-// Limiter, so that no units are granted to a request that must not be sent.
-func (t *Transport) waitLimited(ctx context.Context, r *http.Request, to target, until keytable.Instant) error {
-	req := ratelimit.Request{Client: to.host, Endpoint: to.host}
-	if t.Request != nil && r != nil {
-		req = t.Request(r)
-	}
+// waitFor waits until the function grant, which waits for a limiter, grants a request. It returns an error if the grant
+// would come after the instant in the parameter until. If the target has a hold, so that no requests may be sent to it,
+// or if a hold begins during the wait, waitFor returns errHeld at once. The request then leaves the queue of the
+// limiter, so that no units are granted to a request that must not be sent.
+func (t *Transport) waitFor(
+	ctx context.Context, to target, until keytable.Instant, grant func(context.Context) (ratelimit.Result, error),
+) error {
 	unheld, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	leave, held := t.holds.watch(to.key, t.time.Now(), func() { end(errHeld) })
@@ -359,10 +394,10 @@ func (t *Transport) waitLimited(ctx context.Context, r *http.Request, to target,
 		within, stop = t.within(unheld, left)
 		defer stop()
 	}
-	res, err := t.Limiter.Wait(within, req)
+	res, err := grant(within)
 	switch {
 	case ctx.Err() == nil && unheld.Err() != nil:
-		return errHeld // if the Limiter has granted r meanwhile, r stays charged, and is charged again after the hold
+		return errHeld // if the limiter has granted the request meanwhile, it stays charged, and is charged again after the hold
 	case err == nil || res.Allowed: // if there is an error, the failure policy has granted the request
 		return nil
 	case ctx.Err() != nil:
