@@ -78,6 +78,13 @@ func TestAdaptiveNeutral(t *testing.T) {
 		for _, gap := range w.gaps() {
 			assert.LessOrEqual(t, gap, 100*time.Millisecond)
 		}
+
+		tr, w = adaptive(httplimit.Adaptive{Max: ratelimit.PerSecond(10), Recover: time.Millisecond},
+			once(response(http.StatusServiceUnavailable), response(500), response(500), response(501)))
+		sendAll(t, tr, 5)
+		for _, gap := range w.gaps() {
+			assert.Equal(t, 200*time.Millisecond, gap, "they do not raise the rate either")
+		}
 	})
 }
 

@@ -3,9 +3,12 @@ package frameworks
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -300,6 +303,47 @@ var table = []row{
 		assert.Equal(t, 200, s.get(t, "/twice"), "each request was charged once")
 		assert.Equal(t, 429, s.get(t, "/twice"))
 		assert.True(t, log.has("came to the same Middleware twice"))
+		return s.answers
+	}},
+	{"many clients at once", func(t *testing.T, f *framework) []string {
+		const users, limit, callers, each = 16, 40, 64, 50 // each user sends 200 requests
+		s := f.run(t, options{users: true, info: true, count: func(status int) bool { return status == 200 }}, nil, ratelimit.Rule{
+			Name: "items", Endpoint: "/items/{id}", Rate: ratelimit.PerHour(limit),
+		}, ratelimit.Rule{
+			Name: "everybody", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Rate: ratelimit.PerHour(1_000_000),
+		})
+		var granted, denied [users]atomic.Int64
+		var sending sync.WaitGroup
+		for caller := range callers {
+			sending.Go(func() {
+				user := caller % users
+				for i := range each {
+					path := fmt.Sprintf("/items/%d-%d", caller, i)
+					res, body := s.send(t, http.MethodGet, path, "X-User", fmt.Sprint("user-", user)) //nolint:bodyclose // send closes it
+					switch res.StatusCode {
+					case http.StatusOK:
+						granted[user].Add(1)
+						assert.Equal(t, "item "+path[len("/items/"):], body)
+					case http.StatusTooManyRequests:
+						denied[user].Add(1)
+					}
+					s.send(t, http.MethodGet, fmt.Sprintf("/nothing/%d/%d", caller, i)) //nolint:bodyclose // send closes it
+				}
+			})
+		}
+		sending.Wait()
+		for user := range users {
+			assert.EqualValues(t, limit, granted[user].Load())
+			assert.EqualValues(t, callers/users*each-limit, denied[user].Load())
+		}
+		for _, rule := range s.limiter.Stats() {
+			if rule.Rule == "everybody" {
+				assert.EqualValues(t, 1, rule.LiveKeys)
+				s.answers = append(s.answers, fmt.Sprint(rule.Allowed, rule.Denied))
+			} else {
+				s.answers = append(s.answers, fmt.Sprint(rule.Rule, rule.Allowed, rule.Denied, rule.LiveKeys))
+			}
+		}
 		return s.answers
 	}},
 	{"a store that fails", func(t *testing.T, f *framework) []string {
