@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -38,18 +39,22 @@ func countProblems(l *ratelimit.RateLimiter) (problems []error) {
 	return problems
 }
 
-// count calls the next handler with r, and gives the reserved units back if Config.Count returns false for
-// the status. req is the request that the limiter has granted.
-func (m *Middleware) count(w http.ResponseWriter, r *http.Request, req ratelimit.Request, units *ratelimit.Reservation, next http.Handler) {
-	c := &countedWriter{ResponseWriter: w, m: m, request: r, asked: req, units: units}
-	status := http.StatusInternalServerError // the status if next panics
+// count calls the next handlers with the request r, which the limiter has granted, and gives the reserved units back
+// if Config.Count returns false for the status.
+func (m *Middleware) count(w http.ResponseWriter, r *http.Request, v *visit, units *ratelimit.Reservation) {
+	s := &settlement{m: m, hooks: v.hooks, request: r, asked: v.info.Request, units: units}
+	returned := false
 	defer m.counting.Add(-1)
-	defer func() { c.settle(status) }()
+	defer func() {
+		if !returned {
+			s.settle(http.StatusInternalServerError) // a next handler has panicked
+		}
+	}()
 	if n := m.counting.Add(1); n > engine.MaxOpen && n%crowdSample == 0 {
-		m.warnOfCrowd(r.Context(), req)
+		m.warnOfCrowd(r.Context(), s.asked)
 	}
-	next.ServeHTTP(c.like(w), r)
-	status = http.StatusOK
+	v.hooks.next(w, r, s)
+	returned = true
 }
 
 // crowdSample says how often count looks for a key with too many running requests. The units of at most
@@ -69,30 +74,54 @@ func (m *Middleware) warnOfCrowd(ctx context.Context, req ratelimit.Request) {
 	}
 }
 
-// A countedWriter is the ResponseWriter that the next handler gets if Config.Count is set. It passes the
-// status of the response to Config.Count, which decides whether the reserved units stay charged.
-type countedWriter struct {
-	http.ResponseWriter
+// A settlement is the end of the reservation of one request. Config.Count decides with the status of the response
+// whether the reserved units stay charged.
+type settlement struct {
 	m       *Middleware
+	hooks   hooks
 	request *http.Request
 	asked   ratelimit.Request // the request to the limiter, whose units are reserved
 	units   *ratelimit.Reservation
-	settled bool
+	settled atomic.Bool
 }
 
 // settle ends the reservation at the first call. If Config.Count returns true for the status, the units
 // stay charged; otherwise settle gives them back. Later calls do nothing.
-func (c *countedWriter) settle(status int) {
-	if c.settled {
+func (s *settlement) settle(status int) {
+	if s.settled.Swap(true) {
 		return
 	}
-	c.settled = true
 	var used []ratelimit.Cost // a kind of unit that is not in this slice, such as tokens, stays charged as reserved
-	if !c.m.config.Count(c.request, status) {
-		used = nothing(&c.asked)
+	if !s.hooks.counts(s.request, status) {
+		used = nothing(&s.asked)
 	}
-	if err := c.units.SettleCosts(used...); err != nil {
-		c.m.logs.often(logSettle, err)
+	if err := s.units.SettleCosts(used...); err != nil {
+		s.m.logs.often(logSettle, err)
+	}
+}
+
+// CountStatus returns a ResponseWriter that passes all calls to w, and calls settle with the status of the response
+// before the client gets it: at the first final status, or with 101 when a handler has taken the connection over. It
+// has each of the methods Flush, Hijack and ReadFrom only if w has it. An adapter that gets settle in its [Next] can
+// give this writer to the handlers of its framework, if the framework sends the status when it is set.
+func CountStatus(w http.ResponseWriter, settle func(status int)) http.ResponseWriter {
+	c := &countedWriter{ResponseWriter: w, report: settle}
+	return c.like(w)
+}
+
+// A countedWriter is a ResponseWriter that reports the status of the response. The next handler gets one if
+// Config.Count is set.
+type countedWriter struct {
+	http.ResponseWriter
+	report  func(status int)
+	settled bool // whether the status was reported
+}
+
+// settle reports the status at the first call.
+func (c *countedWriter) settle(status int) {
+	if !c.settled {
+		c.settled = true
+		c.report(status)
 	}
 }
 

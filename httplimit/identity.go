@@ -239,10 +239,7 @@ func (m *Middleware) identify(r *http.Request, v *visit) {
 	if doubted {
 		v.doubtful = info.Request.IP
 	}
-	if m.config.Client == nil {
-		return
-	}
-	if client, tier, ok := m.config.Client(r); ok && client != "" {
+	if client, tier, ok := v.hooks.client(r); ok && client != "" {
 		info.Request.Client, info.Request.Tier = escapeClient(client), tier
 	}
 }

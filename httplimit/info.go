@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -33,7 +34,22 @@ type Info struct {
 
 	outer    time.Duration // a time after which all outer Middlewares, which have granted the request, would grant a retry
 	late     float64       // the random fraction by which the client is told to wait longer, at most Config.Jitter
+	wait     time.Duration // what Wait returns
 	violated *string       // the names of the visible rules that denied, as JSON strings with commas; nil for a grant
+}
+
+// Wait returns the time after which the client of a denied request is told to come again, before it is rounded up to
+// the seconds of Retry-After. It is long enough for the Middlewares further out, too, and lengthened by
+// [Config.Jitter]. It is [ratelimit.Never] if no wait is long enough, and 0 if the request was granted.
+func (i *Info) Wait() time.Duration { return i.wait }
+
+// Violated returns the names of the rules that denied the request, except those that are hidden from clients, in the
+// order in which the header fields show them.
+func (i *Info) Violated() (rules []string) {
+	if i.violated != nil {
+		_ = json.Unmarshal([]byte("["+*i.violated+"]"), &rules) // there is no error: violated has what json.Marshal wrote
+	}
+	return rules
 }
 
 // FromContext returns the Info of the request that has the context ctx. ok is false if no
@@ -102,6 +118,7 @@ func (m *Middleware) carry(r *http.Request, v *visit) *http.Request {
 // A visit contains what a Middleware knows of one request while it decides. To keep the visit on the stack, the
 // functions of a Config get pointers only to copies of its fields.
 type visit struct {
+	hooks   hooks       // the functions of the Config, for this request
 	outer   *carrier    // the innermost carrier (context of a Middleware) of the request, or nil
 	header  http.Header // the header of the response
 	address uintptr     // the address of the map in the field header
@@ -123,8 +140,8 @@ type visit struct {
 }
 
 // visit returns what m knows of the request r before it decides. header is the header of the response.
-func (m *Middleware) visit(r *http.Request, header http.Header) visit {
-	v := visit{outer: carrierOf(r.Context()), header: header, address: addressOf(header), rules: m.policies()}
+func (m *Middleware) visit(x hooks, r *http.Request, header http.Header) visit {
+	v := visit{hooks: x, outer: carrierOf(r.Context()), header: header, address: addressOf(header), rules: m.policies()}
 	v.follows, v.repeats, v.info.outer = m.serving(v.address, v.outer)
 	return v
 }

@@ -20,10 +20,11 @@ import (
 // request. A request that reaches the same Middleware twice is charged once.
 type Middleware struct {
 	limiter    *ratelimit.RateLimiter
-	number     uint64 // the number of this Middleware among all Middlewares of the process, counted from 1
-	config     Config // the Config from New with its defaults filled in, except for Endpoint
-	forwarding string // the canonical name of the header field in which proxies send the address of the client
-	unproxied  bool   // whether Config.Proxies trusts no proxy at all
+	number     uint64   // the number of this Middleware among all Middlewares of the process, counted from 1
+	config     Config   // the Config from New with its defaults filled in, except for Endpoint
+	forwarding string   // the canonical name of the header field in which proxies send the address of the client
+	unproxied  bool     // whether Config.Proxies trusts no proxy at all
+	own        *handler // the functions of the Config, for Allow and Reserve; without a next handler
 	shown      atomic.Pointer[policies]
 	checked    checked
 	counting   atomic.Int64  // number of requests now running whose units may be given back by Config.Count
@@ -63,6 +64,10 @@ func newMiddleware(l *ratelimit.RateLimiter, c Config) *Middleware {
 	if c.Proxies.Header != "" {
 		m.forwarding = http.CanonicalHeaderKey(c.Proxies.Header)
 	}
+	m.own = &handler{m, nil, c.Endpoint}
+	if m.own.route == nil {
+		m.own.route = Route(nil)
+	}
 	m.logs.init(c.Log)
 	return m
 }
@@ -73,45 +78,34 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	if next == nil {
 		panic("httplimit: the next handler is nil")
 	}
-	h := &handler{m, next, m.config.Endpoint}
-	if h.endpoint == nil {
-		h.endpoint = Route(nil)
-		if mux, ok := next.(Router); ok {
-			h.endpoint = routeOf(mux)
-			m.checkHandler(mux)
-		}
+	h := &handler{m, next, m.own.route}
+	if mux, ok := next.(Router); ok && m.config.Endpoint == nil {
+		h.route = routeOf(mux)
+		m.checkHandler(mux)
 	}
 	return h
 }
 
-// A handler limits the requests to one next handler.
-type handler struct {
-	m        *Middleware
-	next     http.Handler
-	endpoint func(*http.Request) string
-}
-
-// ServeHTTP calls the next handler if the rules grant r, and answers r otherwise.
-func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	m := h.m
-	if m.config.Skip != nil && m.config.Skip(r) {
-		h.next.ServeHTTP(w, r)
+// limit calls the next handlers by x if the rules grant r, and answers r otherwise.
+func (m *Middleware) limit(x hooks, w http.ResponseWriter, r *http.Request) {
+	if x.skip(r) {
+		x.next(w, r, nil)
 		return
 	}
-	v := m.visit(r, w.Header())
+	v := m.visit(x, r, w.Header())
 	if v.repeats {
 		m.logs.once(warnTwice)
-		h.next.ServeHTTP(w, r)
+		x.next(w, r, nil)
 		return
 	}
 	m.identify(r, &v)
 	if v.skipped {
-		h.next.ServeHTTP(w, r)
+		x.next(w, r, nil)
 		return
 	}
-	v.info.Request.Endpoint = h.endpoint(r)
+	v.info.Request.Endpoint = x.endpoint(r)
 	if m.config.Prepare != nil {
-		m.prepare(r, &v.info.Request)
+		prepare(x, r, &v.info.Request)
 	}
 	var term time.Duration // how long units can be given back; 0 if they are charged for good
 	if m.config.Count != nil || v.rules.holds > 0 {
@@ -120,47 +114,47 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	verdict, units := m.decide(w, r, &v, term, false)
 	switch verdict {
 	case passed:
-		h.serve(w, r, &v, units)
+		m.serve(w, r, &v, units)
 	case undecided:
-		h.next.ServeHTTP(w, r)
+		x.next(w, r, nil)
 	case answered:
 	}
 }
 
-// prepare lets Config.Prepare change req. It passes a pointer to a copy, so that only the copy is allocated
-// on the heap, and req can stay on the stack.
-func (m *Middleware) prepare(r *http.Request, req *ratelimit.Request) {
+// The function prepare lets Config.Prepare change req. It passes a pointer to a copy, so that only the copy is
+// allocated on the heap, and req can stay on the stack.
+func prepare(x hooks, r *http.Request, req *ratelimit.Request) {
 	prepared := *req
-	m.config.Prepare(r, &prepared)
+	x.prepare(r, &prepared)
 	*req = prepared
 }
 
-// serve calls the next handler with the granted request r. units is the reservation of r, which ends when the
+// serve calls the next handlers with the granted request r. units is the reservation of r, which ends when the
 // next handler returns. It is nil if r was charged without a reservation. A reservation is needed if
 // Config.Count is set, or if a rule limits how many requests run at once.
-func (h *handler) serve(w http.ResponseWriter, r *http.Request, v *visit, units *ratelimit.Reservation) {
+func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, v *visit, units *ratelimit.Reservation) {
 	inner := r
-	if h.m.config.Info {
-		inner = h.m.carry(r, v)
-	} else if p := h.m.takePlace(v.address, v.own); p != nil {
+	if m.config.Info {
+		inner = m.carry(r, v)
+	} else if p := m.takePlace(v.address, v.own); p != nil {
 		defer p.leave(v.header)
 	} else {
-		inner = h.m.carry(r, v)
+		inner = m.carry(r, v)
 	}
 	before := r.Pattern
 	if inner != r {
 		defer copyBack(r, inner) // runs even if next panics
 	}
 	if units != nil && v.rules.holds > 0 {
-		defer h.m.hold(units, v.rules.holds)()
+		defer m.hold(units, v.rules.holds)()
 	}
-	if units == nil || h.m.config.Count == nil {
-		h.next.ServeHTTP(w, inner)
+	if units == nil || m.config.Count == nil {
+		v.hooks.next(w, inner, nil)
 	} else {
-		h.m.count(w, inner, v.info.Request, units, h.next)
+		m.count(w, inner, v, units)
 	}
 	if inner.Pattern != before {
-		h.m.compare(v.info.Request.Endpoint, pathOf(inner.Pattern))
+		m.compare(v.info.Request.Endpoint, pathOf(inner.Pattern))
 	}
 }
 
@@ -203,7 +197,12 @@ func (m *Middleware) compare(endpoint, route string) {
 // from one of [Config.SkipNetworks] is granted. After several calls for one response, the header fields
 // show for each rule what was left after the last call.
 func (m *Middleware) Allow(w http.ResponseWriter, r *http.Request, req ratelimit.Request) bool {
-	v := m.within(w, r, req)
+	return m.allow(m.own, w, r, req)
+}
+
+// The method allow does the work of Allow, with the functions of x.
+func (m *Middleware) allow(x hooks, w http.ResponseWriter, r *http.Request, req ratelimit.Request) bool {
+	v := m.within(x, w, r, req)
 	if v.skipped {
 		return true
 	}
@@ -226,7 +225,14 @@ func (m *Middleware) Allow(w http.ResponseWriter, r *http.Request, req ratelimit
 func (m *Middleware) Reserve(
 	w http.ResponseWriter, r *http.Request, req ratelimit.Request, term time.Duration,
 ) (units *ratelimit.Reservation, ok bool) {
-	v := m.within(w, r, req)
+	return m.reserve(m.own, w, r, req, term)
+}
+
+// The method reserve does the work of Reserve, with the functions of x.
+func (m *Middleware) reserve(
+	x hooks, w http.ResponseWriter, r *http.Request, req ratelimit.Request, term time.Duration,
+) (units *ratelimit.Reservation, ok bool) {
+	v := m.within(x, w, r, req)
 	if v.skipped {
 		return nil, true
 	}
@@ -240,8 +246,8 @@ func (m *Middleware) Reserve(
 
 // within prepares a call of Allow or Reserve for req, by the handler of r. It fills in the empty fields
 // of req, and returns a visit (what is known of the request while it is decided).
-func (m *Middleware) within(w http.ResponseWriter, r *http.Request, req ratelimit.Request) visit {
-	v := m.visit(r, w.Header())
+func (m *Middleware) within(x hooks, w http.ResponseWriter, r *http.Request, req ratelimit.Request) visit {
+	v := m.visit(x, r, w.Header())
 	v.inside = true
 	m.identify(r, &v)
 	own := &v.info.Request
@@ -258,11 +264,7 @@ func (m *Middleware) within(w http.ResponseWriter, r *http.Request, req ratelimi
 		req.IP = own.IP
 	}
 	if req.Endpoint == "" {
-		endpoint := m.config.Endpoint
-		if endpoint == nil {
-			endpoint = Route(nil)
-		}
-		req.Endpoint = endpoint(r)
+		req.Endpoint = x.endpoint(r)
 	}
 	*own = req
 	return v
@@ -295,7 +297,7 @@ func (m *Middleware) decide(
 	ctx, doubt := v.context(r.Context())
 	switch {
 	case reserve && !asked && v.rules.holds > 0 && v.info.Request.ID != "":
-		return m.fail(w, r, errHeldID), nil
+		return m.fail(w, r, v.hooks, errHeldID), nil
 	case reserve:
 		units, err = m.limiter.Reserve(ctx, v.info.Request, term)
 		res, each = units.Result(), units.Results()
@@ -311,7 +313,7 @@ func (m *Middleware) decide(
 	}
 	if err != nil {
 		if res == (ratelimit.Result{}) {
-			return m.fail(w, r, err), nil
+			return m.fail(w, r, v.hooks, err), nil
 		}
 		m.logs.decided(err)
 	}
@@ -333,33 +335,31 @@ func (m *Middleware) decide(
 	return answered, nil
 }
 
-// deny answers a request that was denied: it sets Retry-After, and calls Config.Denied.
+// deny answers a request that was denied: it sets Retry-After, and calls Config.Denied or Config.Blocked.
 func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, v *visit) {
 	v.set("Cache-Control", "no-store")
-	if res := &v.info.Result; res.RetryAfter != ratelimit.Never { // Never: the request would be denied after any wait
+	v.info.wait = ratelimit.Never // the request would be denied after any wait
+	if res := &v.info.Result; res.RetryAfter != ratelimit.Never {
 		wait := res.RetryAfter
 		if res.Reason == ratelimit.ReasonBusy {
 			wait = min(wait, m.config.BusyRetry+rand.N(m.config.BusyRetry))
 		}
 		// Wait long enough for the Middlewares further out, too: a retry must pass them before it comes to this Middleware.
-		v.set("Retry-After", decimal(seconds(v.info.later(max(wait, v.info.outer)))))
+		v.info.wait = v.info.later(max(wait, v.info.outer))
+		v.set("Retry-After", decimal(seconds(v.info.wait)))
 	}
 	info := v.info // a copy, so that only the copy is on the heap, and v stays on the stack
-	if m.config.Blocked != nil && blocked(&info.Result) {
-		m.config.Blocked(w, r, &info)
-		return
-	}
-	m.config.Denied(w, r, &info)
+	v.hooks.deny(w, r, &info)
 }
 
 // fail handles a request for which the limiter returned err and no decision.
-func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error) verdict {
+func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, x hooks, err error) verdict {
 	if ended := r.Context().Err(); ended != nil && errors.Is(err, ended) {
 		// The client has left, or an outer handler's time limit has passed.
 		writeProblem(w, r, http.StatusServiceUnavailable, "", nil)
 		return answered
 	}
-	if m.config.Error != nil && m.config.Error(r, err) {
+	if x.forgives(r, err) {
 		m.logs.undecided(logPassed, err)
 		return undecided
 	}

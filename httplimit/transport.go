@@ -24,7 +24,8 @@ import (
 //
 // A hold is a time during which a Transport sends no requests to a server, because a response of the
 // server has asked for that. A server is identified by its origin, such as
-// "https://api.example.com:443". A response starts a hold of its origin
+// "https://api.example.com:443". With the field Scope, a hold is only for some of the requests to the server.
+// A response starts a hold
 //
 //   - for its Retry-After, in seconds or as a date, if its status is 429 or 503;
 //   - for a second, if its status is 429 without Retry-After;
@@ -63,7 +64,16 @@ type Transport struct {
 	// Endpoint of the Limiter's request are both the origin of the server. The function must not read the body.
 	Request func(*http.Request) ratelimit.Request
 
-	// MaxWait is the longest time that a request waits for holds and for the Limiter
+	// Scope returns the scope of a request. A response starts a hold for the requests to the same origin that have
+	// the same scope as its own request, so that one endpoint or one tenant does not hold the others. See [PathScope]
+	// and [HeaderScope]. If Scope is nil, a hold is for all requests to the origin. The function must not read the body.
+	Scope func(*http.Request) string
+
+	// Adaptive lowers the rate of requests to a server that denies some of them. If it is nil, only holds and the
+	// Limiter make requests wait.
+	Adaptive *Adaptive
+
+	// MaxWait is the longest time that a request waits for holds, for the Limiter and for the rate of Adaptive
 	// together. 0 means 30 s. If the Limiter has a Store, MaxWait must be longer than the
 	// Store takes to answer.
 	MaxWait time.Duration
@@ -83,6 +93,8 @@ type Transport struct {
 	maxHold time.Duration
 	time    engine.Timeline
 	holds   holds
+	paces   paces
+	recover time.Duration // the time of Adaptive.Recover, with its default
 
 	requests atomic.Uint64 // how many requests RoundTrip has got; each gets its number from this counter
 }
@@ -135,6 +147,10 @@ func (t *Transport) begin() {
 	if t.MaxHold < 0 {
 		problems = append(problems, wrong("maxHold", t.MaxHold, "must not be negative; 0 means 10 min, and 1 ns to believe nobody"))
 	}
+	if t.Adaptive != nil {
+		problems = append(problems, t.Adaptive.problems()...)
+		t.recover = cmp.Or(t.Adaptive.Recover, time.Minute)
+	}
 	t.invalid = errors.Join(problems...)
 	t.maxWait = cmp.Or(t.MaxWait, defaultMaxWait)
 	t.maxHold = cmp.Or(t.MaxHold, defaultMaxHold)
@@ -169,19 +185,91 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.invalid != nil {
 		return nil, t.invalid
 	}
-	host := originOf(r.URL)
-	if err := t.wait(r, host); err != nil {
+	to := t.targetOf(r)
+	if err := t.wait(r.Context(), r, to); err != nil {
 		return nil, err
 	}
 	sent = true
+	p := t.pace(to)
+	falls := p.fallen()
 	res, err := t.base().RoundTrip(r)
 	if err == nil && res != nil {
-		if d := t.heldBy(res); d > 0 {
-			t.time.Renew()
-			t.holds.set(host, t.time.Now(), d)
-		}
+		t.hold(to, t.heldBy(res))
+		t.learn(p, falls, outcomeOf(res.StatusCode))
 	}
 	return res, err
+}
+
+// Do waits until a request to the given server may be sent, and calls send, which sends it by another protocol than
+// HTTP. If the server has asked clients to wait, send returns for how long: it is a hold for all calls of Do with the same
+// server, but for MaxHold at most, and for Adaptive a denial. The name of a server is any text; it is also the Client
+// and the Endpoint for the Limiter. Base, Request and Scope are not used. Do returns the error of send, or an error as
+// RoundTrip does, which means that it has not called send.
+func (t *Transport) Do(ctx context.Context, server string, send func() (wait time.Duration, err error)) error {
+	t.once.Do(t.begin)
+	if t.invalid != nil {
+		return t.invalid
+	}
+	to := target{server, server}
+	if err := t.wait(ctx, nil, to); err != nil {
+		return err
+	}
+	p := t.pace(to)
+	falls := p.fallen()
+	wait, err := send()
+	t.hold(to, wait)
+	switch {
+	case wait > 0:
+		t.learn(p, falls, denied)
+	case err == nil:
+		t.learn(p, falls, granted)
+	}
+	return err
+}
+
+// Hold begins a hold for calls of [Transport.Do] with the same server, as if a call of send had returned this wait. It is
+// for answers that arrive after send has returned, such as the end of a stream.
+func (t *Transport) Hold(server string, wait time.Duration) {
+	t.once.Do(t.begin)
+	t.hold(target{server, server}, wait)
+}
+
+// The method hold begins a hold, unless d is 0 or less.
+func (t *Transport) hold(to target, d time.Duration) {
+	if d > 0 {
+		t.time.Renew()
+		t.holds.set(to.key, t.time.Now(), min(d, t.maxHold))
+	}
+}
+
+// A target is where a request is sent to.
+type target struct {
+	host string // the origin of the server
+	key  string // the origin, and after a space the scope, if Transport.Scope is set: the requests that a hold is for
+}
+
+// targetOf returns the target of the request r.
+func (t *Transport) targetOf(r *http.Request) target {
+	host := originOf(r.URL)
+	if t.Scope == nil {
+		return target{host, host}
+	}
+	return target{host, host + " " + t.Scope(r)}
+}
+
+// PathScope is a function for [Transport.Scope] that returns the path of the URL, so that each path of a server has its
+// own holds. For paths with IDs, use a function that returns one name for all of them.
+func PathScope(r *http.Request) string {
+	if r.URL == nil {
+		return ""
+	}
+	return r.URL.Path
+}
+
+// HeaderScope returns a function for [Transport.Scope] that returns the value of the header field with this name, such
+// as "Authorization" for a server that limits each API key.
+func HeaderScope(name string) func(*http.Request) string {
+	return func(r *http.Request) string { return r.Header.Get(name) }
 }
 
 // originOf returns the origin of the URL u, always with a port.
@@ -201,22 +289,37 @@ func originOf(u *url.URL) string {
 	return scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// wait waits until the request r may be sent to host.
-func (t *Transport) wait(r *http.Request, host string) error {
-	ctx := r.Context()
+// wait waits until the request r may be sent. The request is nil in a call of Do.
+func (t *Transport) wait(ctx context.Context, r *http.Request, to target) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	t.time.Renew()
 	number, until := t.requests.Add(1), t.time.Now().Add(t.maxWait)
 	for {
-		if err := t.waitHeld(ctx, host, number, until); err != nil || t.Limiter == nil {
+		if err := t.waitHeld(ctx, to, number, until); err != nil || t.Limiter == nil && t.Adaptive == nil {
 			return err
 		}
-		if err := t.waitLimited(r, host, until); !errors.Is(err, errHeld) {
+		if err := t.waitLimited(ctx, r, to, until); !errors.Is(err, errHeld) {
 			return err
 		}
 	}
+}
+
+// waitLimited waits until the Limiter and then the rate of Adaptive grant the request r. The rate comes last, so that it
+// bounds how many requests are sent in any time. waitLimited returns errHeld if a hold begins meanwhile.
+func (t *Transport) waitLimited(ctx context.Context, r *http.Request, to target, until keytable.Instant) error {
+	if t.Limiter != nil {
+		req := ratelimit.Request{Client: to.host, Endpoint: to.host}
+		if t.Request != nil && r != nil {
+			req = t.Request(r)
+		}
+		limited := func(ctx context.Context) (ratelimit.Result, error) { return t.Limiter.Wait(ctx, req) }
+		if err := t.waitFor(ctx, to, until, limited); err != nil || t.Adaptive == nil {
+			return err
+		}
+	}
+	return t.waitFor(ctx, to, until, t.pace(to).wait)
 }
 
 // errHeld says that a hold of the server, during which no requests are sent to it, has begun while a
@@ -232,12 +335,12 @@ func timeTo(until, now keytable.Instant) time.Duration {
 	return now.Until(until)
 }
 
-// waitHeld waits until host has no hold, so that requests may be sent to it. After a hold, the waits of different
+// waitHeld waits until the target has no hold, so that requests may be sent to it. After a hold, the waits of different
 // requests end at random times, but the request with the smallest number comes first. If the hold ends after the
 // instant in the parameter until, or after the deadline of ctx, waitHeld returns an error at once.
-func (t *Transport) waitHeld(ctx context.Context, host string, number uint64, until keytable.Instant) error {
+func (t *Transport) waitHeld(ctx context.Context, to target, number uint64, until keytable.Instant) error {
 	for {
-		ends, length := t.holds.find(host)
+		ends, length := t.holds.find(to.key)
 		now := t.time.Now()
 		wait := timeTo(ends, now)
 		if wait == 0 {
@@ -246,17 +349,17 @@ func (t *Transport) waitHeld(ctx context.Context, host string, number uint64, un
 		patience, left := t.time.Patience(ctx), timeTo(until, now)
 		switch {
 		case wait >= patience && patience < ratelimit.Never:
-			return &lateError{host, wait}
+			return &lateError{to.host, wait}
 		case wait > left:
-			return &HoldError{host, wait}
+			return &HoldError{to.host, wait}
 		}
-		p := t.holds.join(host, number)
+		p := t.holds.join(to.key, number)
 		if err := t.time.Sleep(ctx, now, wait, nil); err != nil {
-			t.holds.quit(host, p, t.time.Now())
+			t.holds.quit(to.key, p, t.time.Now())
 			return context.Cause(ctx)
 		}
 		now = t.time.Now()
-		part := t.holds.quit(host, p, now)
+		part := t.holds.quit(to.key, p, now)
 		spread := min(length/10, time.Second, patience-wait-1, left-wait)
 		if part < 0 || spread <= 0 {
 			continue // look again: the hold has become longer, or there is no time left to spread the requests
@@ -269,19 +372,16 @@ func (t *Transport) waitHeld(ctx context.Context, host string, number uint64, un
 	}
 }
 
-// waitLimited waits until the Limiter grants the request r. It returns an error if the grant would come after
-// the instant in the parameter until. If host has a hold, so that no requests may be sent to it, or if a hold
-// begins during the wait, waitLimited returns errHeld at once. The request then leaves the queue of the
-// Limiter, so that no units are granted to a request that must not be sent.
-func (t *Transport) waitLimited(r *http.Request, host string, until keytable.Instant) error {
-	req := ratelimit.Request{Client: host, Endpoint: host}
-	if t.Request != nil {
-		req = t.Request(r)
-	}
-	ctx := r.Context()
+// waitFor waits until the function grant, which waits for a limiter, grants a request. It returns an error if the grant
+// would come after the instant in the parameter until. If the target has a hold, so that no requests may be sent to it,
+// or if a hold begins during the wait, waitFor returns errHeld at once. The request then leaves the queue of the
+// limiter, so that no units are granted to a request that must not be sent.
+func (t *Transport) waitFor(
+	ctx context.Context, to target, until keytable.Instant, grant func(context.Context) (ratelimit.Result, error),
+) error {
 	unheld, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	leave, held := t.holds.watch(host, t.time.Now(), func() { end(errHeld) })
+	leave, held := t.holds.watch(to.key, t.time.Now(), func() { end(errHeld) })
 	if held {
 		return errHeld
 	}
@@ -294,20 +394,20 @@ func (t *Transport) waitLimited(r *http.Request, host string, until keytable.Ins
 		within, stop = t.within(unheld, left)
 		defer stop()
 	}
-	res, err := t.Limiter.Wait(within, req)
+	res, err := grant(within)
 	switch {
 	case ctx.Err() == nil && unheld.Err() != nil:
-		return errHeld // if the Limiter has granted r meanwhile, r stays charged, and is charged again after the hold
+		return errHeld // if the limiter has granted the request meanwhile, it stays charged, and is charged again after the hold
 	case err == nil || res.Allowed: // if there is an error, the failure policy has granted the request
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case !errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("httplimit: a request to %s was not sent: %w", host, err)
+		return fmt.Errorf("httplimit: a request to %s was not sent: %w", to.host, err)
 	case bounded && res.RetryAfter < patience:
-		return &HoldError{host, max(res.RetryAfter, left)}
+		return &HoldError{to.host, max(res.RetryAfter, left)}
 	}
-	return &lateError{host, max(res.RetryAfter, patience)}
+	return &lateError{to.host, max(res.RetryAfter, patience)}
 }
 
 // leastPatience is the shortest time for which a context from the method within lasts, even if the context reports an

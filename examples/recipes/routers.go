@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/http"
 
-	"github.com/gin-gonic/gin"
 	"github.com/go-chi/chi/v5"
 	"github.com/labstack/echo/v4"
 
@@ -54,22 +53,6 @@ func insideChi(m *httplimit.Middleware, router chi.Router, items http.HandlerFun
 		limited.Get("/items/{id}", items)
 	})
 	router.With(m.Handler).Get("/search", items) // limits a single route
-}
-
-// forGin returns a middleware for gin. A rule's endpoint is the path of a route, such as "/items/:id".
-func forGin(m *httplimit.Middleware) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		passed := false
-		c.Request.Pattern = c.FullPath()
-		m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			passed = true
-			c.Request = r
-			c.Next()
-		})).ServeHTTP(c.Writer, c.Request)
-		if !passed {
-			c.Abort()
-		}
-	}
 }
 
 // forEcho returns a middleware for echo. A rule's endpoint is the path of a route, such as "/items/:id".

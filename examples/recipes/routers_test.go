@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gin-gonic/gin"
 	"github.com/go-chi/chi/v5"
 	chimiddleware "github.com/go-chi/chi/v5/middleware"
 	"github.com/labstack/echo/v4"
@@ -183,26 +182,6 @@ func TestInsideChi(t *testing.T) {
 	router := chi.NewRouter()
 	insideChi(middleware(t, byRoute(t, "/items/{id}"), httplimit.Config{}), router, ok)
 	items(t, serve(t, router))
-}
-
-func TestGin(t *testing.T) {
-	gin.SetMode(gin.ReleaseMode)
-	router := gin.New()
-	router.Use(forGin(middleware(t, byRoute(t, "/items/:id"), httplimit.Config{})))
-	called := 0
-	handle := func(c *gin.Context) {
-		called++
-		info, found := httplimit.FromContext(c.Request.Context())
-		assert.True(t, found)
-		assert.True(t, info.Result.Allowed)
-		c.String(http.StatusOK, "ok %s", c.Request.URL.Path)
-	}
-	router.GET("/items/:id", handle)
-	router.GET("/search", handle)
-	url := serve(t, router)
-	items(t, url)
-	unmatched(t, url)
-	assert.Equal(t, 3, called)
 }
 
 func TestEcho(t *testing.T) {

@@ -148,8 +148,8 @@ var httpMutants = []mutant{
 	},
 	{
 		name: "a panic is a success", file: "httplimit/count.go",
-		old: "status := http.StatusInternalServerError // the status if next panics",
-		new: "status := http.StatusOK",
+		old: "s.settle(http.StatusInternalServerError) // a next handler has panicked",
+		new: "s.settle(http.StatusOK)",
 		by:  "^TestHTTPCount$", why: "who makes a handler panic would be free",
 	},
 	{
@@ -166,7 +166,7 @@ var httpMutants = []mutant{
 	},
 	{
 		name: "nothing is given back", file: "httplimit/count.go",
-		old: "used = nothing(&c.asked)",
+		old: "used = nothing(&s.asked)",
 		new: "used = nil",
 		by:  "^TestHTTPCount$", why: "all requests would count",
 	},

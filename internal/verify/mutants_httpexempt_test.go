@@ -16,9 +16,9 @@ var httpExemptMutants = []mutant{
 		by:  "^TestHTTPBlocked$", why: "the client would be told to ask less often",
 	},
 	{
-		name: "Blocked answers all denials", file: "httplimit/middleware.go",
-		old: "m.config.Blocked != nil && blocked(&info.Result)",
-		new: "m.config.Blocked != nil",
+		name: "Blocked answers all denials", file: "httplimit/hooks.go",
+		old: "h.m.config.Blocked != nil && blocked(&i.Result)",
+		new: "h.m.config.Blocked != nil",
 		by:  "^TestHTTPBlocked$", why: "a usual denial is no block",
 	},
 	{

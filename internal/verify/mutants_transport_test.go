@@ -130,26 +130,26 @@ var transportMutants = []mutant{
 	},
 	{
 		name: "a request comes anew after each wait", file: "httplimit/transport.go",
-		old: "t.holds.join(host, number)",
-		new: "t.holds.join(host, number*0+t.requests.Add(1))",
+		old: "t.holds.join(to.key, number)",
+		new: "t.holds.join(to.key, number*0+t.requests.Add(1))",
 		by:  "^TestTransportOrderAfterHold$", why: "those whom a hold takes from the limiter would be behind later ones",
 	},
 	{
 		name: "a deadline is waited for", file: "httplimit/transport.go",
-		old: "case wait >= patience && patience < ratelimit.Never:\n\t\t\treturn &lateError{host, wait}",
+		old: "case wait >= patience && patience < ratelimit.Never:\n\t\t\treturn &lateError{to.host, wait}",
 		new: "case wait >= patience && patience < ratelimit.Never:",
 		by:  "^TestTransportHolds$", why: "it is known to be too late",
 	},
 	{
 		name: "a deadline is a hold", file: "httplimit/transport.go",
-		old: "case wait >= patience && patience < ratelimit.Never:\n\t\t\treturn &lateError{host, wait}",
-		new: "case wait >= patience && patience < ratelimit.Never:\n\t\t\treturn &HoldError{host, wait}",
+		old: "case wait >= patience && patience < ratelimit.Never:\n\t\t\treturn &lateError{to.host, wait}",
+		new: "case wait >= patience && patience < ratelimit.Never:\n\t\t\treturn &HoldError{to.host, wait}",
 		by:  "^TestTransportHolds$", why: "callers ask for context.DeadlineExceeded",
 	},
 	{
 		name: "MaxWait does not count", file: "httplimit/transport.go",
-		old: "case wait > left:\n\t\t\treturn &HoldError{host, wait}",
-		new: "case wait > left && left < 0:\n\t\t\treturn &HoldError{host, wait}",
+		old: "case wait > left:\n\t\t\treturn &HoldError{to.host, wait}",
+		new: "case wait > left && left < 0:\n\t\t\treturn &HoldError{to.host, wait}",
 		by:  "^TestTransportWaits$", why: "a request would wait for longer",
 	},
 	{
@@ -178,8 +178,8 @@ var transportMutants = []mutant{
 	},
 	{
 		name: "no look after the limiter", file: "httplimit/transport.go",
-		old: "if err := t.waitLimited(r, host, until); !errors.Is(err, errHeld) {",
-		new: "if err := t.waitLimited(r, host, until); true {",
+		old: "if err := t.waitLimited(ctx, r, to, until); !errors.Is(err, errHeld) {",
+		new: "if err := t.waitLimited(ctx, r, to, until); true {",
 		by:  "^TestTransportWaits$", why: "it must wait for a hold that has begun meanwhile",
 	},
 	{
@@ -202,8 +202,8 @@ var transportMutants = []mutant{
 	},
 	{
 		name: "one look at a hold", file: "httplimit/transport.go",
-		old: "part := t.holds.quit(host, p, now)",
-		new: "part := t.holds.quit(host, p, now)\n\t\tif wait > 0 {\n\t\t\treturn nil\n\t\t}",
+		old: "part := t.holds.quit(to.key, p, now)",
+		new: "part := t.holds.quit(to.key, p, now)\n\t\tif wait > 0 {\n\t\t\treturn nil\n\t\t}",
 		by:  "^TestTransportWaits$", why: "a newer hold would not count",
 	},
 	{

@@ -1,0 +1,154 @@
+package connectlimit
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/httplimit"
+)
+
+// A Config configures an [Interceptor]: how it identifies the client, what it asks the limiter, and how it answers. The
+// zero Config is safe. See [httplimit.AdapterConfig] for its fields, whose functions get the *Call.
+//
+// The client of a denied call gets the error that Denied or Blocked returns. If there is none, it gets the error that
+// [Denial] returns. Count gets the HTTP status that stands for the code of the call in the protocol Connect, in all
+// protocols: 200 if the call succeeds, 401 for unauthenticated, 404 for not_found, 500 for unknown and internal.
+type Config = httplimit.AdapterConfig[*Call]
+
+// A Call is a call of a procedure of the server. It must not be changed.
+type Call struct {
+	// Context is the context of the call, in which the interceptors further out may have stored who the user is.
+	Context context.Context
+
+	// Spec describes the procedure.
+	Spec connect.Spec
+
+	// Peer is the client, with its protocol.
+	Peer connect.Peer
+
+	// Header is the header of the request.
+	Header http.Header
+}
+
+// An Interceptor limits the calls to a Connect server. [New] makes one. Calls that the program makes as a client pass
+// through it.
+//
+// A server can use several Interceptors, for example one by address before the authentication, and one by user after
+// it. All of them charge the call. Interceptors that replace the errors of handlers should stand after it, so that Count
+// gets the code that the client gets.
+type Interceptor struct {
+	adapter *httplimit.Adapter[*Call]
+}
+
+var _ connect.Interceptor = (*Interceptor)(nil)
+
+// New returns an Interceptor that limits calls by the limiter l. The error lists all problems with l and the Config,
+// and matches [ratelimit.ErrInvalidConfig].
+func New(l *ratelimit.RateLimiter, c Config) (*Interceptor, error) {
+	if c.Denied == nil {
+		c.Denied = func(_ *Call, i *httplimit.Info) error { return Denial(i) }
+	}
+	a, err := httplimit.NewAdapter(l, c, func(c *Call) string { return c.Spec.Procedure })
+	if err != nil {
+		return nil, err
+	}
+	return &Interceptor{a}, nil
+}
+
+// WrapUnary limits the unary calls of next.
+func (i *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (res connect.AnyResponse, err error) {
+		if req.Spec().IsClient {
+			return next(ctx, req)
+		}
+		x := enter(ctx, Call{Spec: req.Spec(), Peer: req.Peer(), Header: req.Header()}, req.HTTPMethod())
+		err = i.serve(x, func(ctx context.Context) error {
+			res, err = next(ctx, req)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(res.Header(), x.fields)
+		return res, nil
+	}
+}
+
+// WrapStreamingHandler limits the streams of next. A stream is charged when it is opened.
+func (i *Interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		x := enter(ctx, Call{Spec: conn.Spec(), Peer: conn.Peer(), Header: conn.RequestHeader()}, http.MethodPost)
+		return i.serve(x, func(ctx context.Context) error {
+			maps.Copy(conn.ResponseHeader(), x.fields)
+			return next(ctx, conn)
+		})
+	}
+}
+
+// WrapStreamingClient returns next itself.
+func (i *Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// serve calls next if the rules grant the call of x, and returns its error; otherwise it returns the error for the
+// client.
+func (i *Interceptor) serve(x *exchange, next func(ctx context.Context) error) error {
+	x.status = 0
+	passed, err := i.adapter.Serve(&x.call, x, x.request(), func(_ *Call, r *http.Request, settle func(status int)) error {
+		err := next(r.Context())
+		if settle != nil {
+			settle(statusOf(err))
+		}
+		return err
+	})
+	if passed {
+		return err
+	}
+	return x.answer(err)
+}
+
+// Allow asks the limiter whether to grant req, and returns nil if it does. A handler calls it with its context, for
+// example to charge one more unit after a wrong password, and returns the error. Empty fields of req are filled in, as
+// [httplimit.Middleware.Allow] says. If no Interceptor limits the call with the context ctx, Allow fails with the code
+// internal.
+func (i *Interceptor) Allow(ctx context.Context, req ratelimit.Request) error {
+	x := find(ctx)
+	if x == nil {
+		return errOutside
+	}
+	x.status = 0
+	if ok, err := i.adapter.Allow(&x.call, x, x.request(), req); !ok {
+		return x.answer(err)
+	}
+	return nil
+}
+
+// Reserve reserves the units of req for the given term, which the handler settles later. If the error is nil, the
+// handler must end the Reservation, best by a deferred call of its method Done; otherwise it returns the error. See
+// [httplimit.Middleware.Reserve] and [Interceptor.Allow].
+func (i *Interceptor) Reserve(ctx context.Context, req ratelimit.Request, term time.Duration) (*ratelimit.Reservation, error) {
+	x := find(ctx)
+	if x == nil {
+		return nil, errOutside
+	}
+	x.status = 0
+	units, ok, err := i.adapter.Reserve(&x.call, x, x.request(), req, term)
+	if !ok {
+		return nil, x.answer(err)
+	}
+	return units, nil
+}
+
+// Client returns the [ratelimit.Request.Client] of calls from addr for which Config.Client returns no client. Use it
+// with [ratelimit.RateLimiter.Reset].
+func (i *Interceptor) Client(addr netip.Addr) string { return i.adapter.Client(addr) }
+
+// Info returns what an Interceptor with Config.Info has decided on the call with the context ctx, for handlers. ok is
+// false if there is none.
+func Info(ctx context.Context) (info *httplimit.Info, ok bool) { return httplimit.FromContext(ctx) }

@@ -1,0 +1,124 @@
+package fiberlimit
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"github.com/gofiber/fiber/v3"
+)
+
+// An exchange is a request to Fiber and its response, as net/http would describe them to the Adapter. All Middlewares
+// that limit the same request share one. It is an [http.ResponseWriter].
+type exchange struct {
+	c      fiber.Ctx
+	own    http.Request // has only what the Adapter reads: the method, some header fields, and the remote address
+	fields http.Header  // the header fields of the response that Middlewares have set
+}
+
+// exchangeKey is the key of the exchange among the user values of a request.
+type exchangeKey struct{}
+
+var exchanges = sync.Pool{New: func() any {
+	return &exchange{own: http.Request{Header: http.Header{}, ProtoMajor: 1, ProtoMinor: 1}, fields: http.Header{}}
+}}
+
+// find returns the exchange of the request of c, or nil.
+func find(c fiber.Ctx) *exchange {
+	x, _ := c.RequestCtx().UserValue(exchangeKey{}).(*exchange)
+	return x
+}
+
+// enter returns the exchange of the request of c. The caller must call leave, which ends an exchange that enter has
+// begun.
+func enter(c fiber.Ctx) (x *exchange, leave func()) {
+	if x = find(c); x != nil {
+		return x, func() {}
+	}
+	x = exchanges.Get().(*exchange)
+	x.c = c
+	values := c.RequestCtx()
+	values.SetUserValue(exchangeKey{}, x)
+	return x, func() {
+		values.RemoveUserValue(exchangeKey{})
+		x.c = nil
+		clear(x.fields)
+		exchanges.Put(x)
+	}
+}
+
+// request returns the request as net/http would describe it.
+func (x *exchange) request(m *Middleware) *http.Request {
+	r, from := &x.own, x.c.RequestCtx()
+	r.Method, r.RemoteAddr = x.c.Method(), ""
+	clear(r.Header)
+	m.copyFields(r.Header, x.c)
+	ctx := x.c.Context()
+	switch addr := from.RemoteAddr().(type) {
+	case *net.TCPAddr:
+		pair := addr.AddrPort()
+		r.RemoteAddr = netip.AddrPortFrom(pair.Addr().Unmap(), pair.Port()).String()
+	case *net.UnixAddr:
+		ctx = context.WithValue(ctx, http.LocalAddrContextKey, from.LocalAddr())
+	case nil:
+	default:
+		r.RemoteAddr = addr.String()
+	}
+	if ctx != context.Background() {
+		return r.WithContext(ctx)
+	}
+	return r
+}
+
+// copyFields copies the header fields that the Adapter reads from the request of c to h.
+func (m *Middleware) copyFields(h http.Header, c fiber.Ctx) {
+	anyCase := m.router(c.App()).anyCase
+	for key, value := range c.Request().Header.All() {
+		if name := m.reads(key, anyCase); name != "" {
+			h[name] = append(h[name], string(value))
+		}
+	}
+}
+
+// reads returns the canonical name of the header field with this key. It returns an empty string if the Adapter does not
+// read the field. If anyCase is true, the key may be written in any case; otherwise it is canonical.
+func (m *Middleware) reads(key []byte, anyCase bool) string {
+	for _, name := range m.fields {
+		if string(key) == name || anyCase && len(key) == len(name) && strings.EqualFold(string(key), name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// Header returns the header fields that Middlewares have set.
+func (x *exchange) Header() http.Header { return x.fields }
+
+// WriteHeader sets the status and the header fields of the response.
+func (x *exchange) WriteHeader(status int) {
+	x.send()
+	x.c.Status(status)
+}
+
+// Write appends to the body of the response.
+func (x *exchange) Write(p []byte) (int, error) {
+	x.c.Response().AppendBody(p)
+	return len(p), nil
+}
+
+// send sets the header fields in Fiber's response. It replaces those that an earlier call has set. Several lines of a
+// field, such as those of two Middlewares, become one line, which means the same: Fiber cannot replace several lines
+// without changing the order of others.
+func (x *exchange) send() {
+	h := &x.c.Response().Header
+	for name, values := range x.fields {
+		if len(values) == 1 {
+			h.Set(name, values[0])
+		} else {
+			h.Set(name, strings.Join(values, ", "))
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package fiberlimit
+
+import (
+	"sync"
+
+	"github.com/gofiber/fiber/v3"
+	"github.com/valyala/fasthttp"
+)
+
+// A router finds the route of a request before Fiber has found it: a handler that an app has by Use runs before. It has
+// an app of its own with the routes of the app, whose handlers only note which route they have.
+type router struct {
+	app      *fiber.App
+	handlers uint32 // how many handlers the app had when the router was made
+	anyCase  bool   // whether the app keeps the names of header fields as clients have written them
+	serve    fasthttp.RequestHandler
+	requests sync.Pool // of *fasthttp.RequestCtx, for serve
+}
+
+// routeKey is the key of the path of the route among the user values of a request to router.serve.
+type routeKey struct{}
+
+// router returns the router of the app. It makes one if the app has changed.
+func (m *Middleware) router(app *fiber.App) *router {
+	if r := m.routers.Load(); r != nil && r.app == app && r.handlers == app.HandlersCount() {
+		return r
+	}
+	r := newRouter(app)
+	m.routers.Store(r)
+	return r
+}
+
+func newRouter(app *fiber.App) *router {
+	config := app.Config()
+	twin := fiber.New(fiber.Config{
+		CaseSensitive: config.CaseSensitive, StrictRouting: config.StrictRouting, UnescapePath: config.UnescapePath,
+		RequestMethods: config.RequestMethods, DisableHeadAutoRegister: true,
+	})
+	note := func(path any) fiber.Handler {
+		return func(c fiber.Ctx) error {
+			c.RequestCtx().SetUserValue(routeKey{}, path)
+			return nil
+		}
+	}
+	for _, route := range app.GetRoutes(true) {
+		twin.Add([]string{route.Method}, route.Path, note(route.Path))
+	}
+	twin.Use(note(""))
+	return &router{
+		app: app, handlers: app.HandlersCount(), anyCase: config.DisableHeaderNormalizing, serve: twin.Handler(),
+		requests: sync.Pool{New: func() any { return new(fasthttp.RequestCtx) }},
+	}
+}
+
+// find returns the path of the route that matches a request, or an empty string.
+func (r *router) find(method, path string) string {
+	ctx := r.requests.Get().(*fasthttp.RequestCtx)
+	ctx.Request.Header.SetMethod(method)
+	ctx.Request.URI().SetPath(path)
+	r.serve(ctx)
+	route, _ := ctx.UserValue(routeKey{}).(string)
+	ctx.ResetUserValues()
+	r.requests.Put(ctx)
+	return route
+}
+
+// route returns the path of the route of c, or an empty string if no route matches.
+func (m *Middleware) route(c fiber.Ctx) string {
+	if c.Matched() {
+		return c.Route().Path // the handler is that of a route
+	}
+	return m.router(c.App()).find(c.Method(), string(c.Request().URI().PathOriginal()))
+}

@@ -1,0 +1,3 @@
+// Package frameworks runs one table of tests over net/http, chi and the web frameworks for which there are adapters,
+// and compares the answers byte for byte. It has only tests.
+package frameworks
