@@ -66,6 +66,7 @@ var errHelped = errors.New("helped")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	code := run(ctx, newTerminal(os.Stdin, os.Stdout, os.Stderr), os.Args[1:])
 	stop()
 	os.Exit(code)
@@ -110,8 +111,9 @@ func run(ctx context.Context, t *terminal, args []string) int {
 }
 
 // parse reads the flags of fs, which may stand anywhere among the arguments. It returns all other arguments. If
-// there are fewer than minArgs or more than maxArgs other arguments, the error is a usageError.
-func parse(fs *flag.FlagSet, args []string, minArgs, maxArgs int) (others []string, err error) {
+// there are fewer than minArgs or more than maxArgs other arguments, the error is a usageError. The parameter what says
+// what these arguments are, such as "the log".
+func parse(fs *flag.FlagSet, args []string, minArgs, maxArgs int, what string) (others []string, err error) {
 	for {
 		if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
 			return nil, errHelped
@@ -130,7 +132,7 @@ func parse(fs *flag.FlagSet, args []string, minArgs, maxArgs int) (others []stri
 	}
 	switch {
 	case len(others) < minArgs:
-		return nil, usageError("an argument is missing")
+		return nil, usageError("an argument is missing: " + what)
 	case len(others) > maxArgs:
 		return nil, usageError(fmt.Sprintf("%q is one argument too many", others[maxArgs]))
 	}

@@ -155,14 +155,14 @@ func TestTop(t *testing.T) {
 	require.Equal(t, exitOK, got.code, got.err)
 	// What is left is exact, unless the day ends. The times are not.
 	require.Regexp(t, `^127\.0\.0\.1:\d+/0, [-0-9]{10} [:0-9]{8} UTC: 63 keys
-4 keys belong to no rule of the file
+4 keys belong to no rule of the file: 4 keys of limiter shop
 
 shop:/login: SlidingWindowLog 5/d, 2 keys
 key +left  of +denied for +as new after
 203\.0\.113\.9     0   5 +\S+ +\S+
 203\.0\.113\.5     1   5 +- +\S+
 
-shop:/new: FixedWindow 50/d, 1 keys
+shop:/new: FixedWindow 50/d, 1 keys?
 key    left  of  denied for +as new after
 young     1  50           - +\S+
 
@@ -172,7 +172,7 @@ evil\\x1b\[2J +0  100 +\S+ +\S+
 #\S{39}\.\.\. +1  100 +- +\S+
 client[135]9 +81  100 +- +\S+
 
-shop:all: SlidingWindowCounter 100000/d, 1 keys
+shop:all: SlidingWindowCounter 100000/d, 1 keys?
 key    left       of  denied for +as new after
 ""   99,213  100,000           - +\S+
 $`, got.out)
@@ -229,16 +229,16 @@ func TestTopUnits(t *testing.T) {
 	require.Equal(t, exitOK, got.code, got.err)
 	require.Regexp(t, `^127\.0\.0\.1:\d+/0, [-0-9]{10} [:0-9]{8} UTC: 3 keys
 
-llm:at once: InFlight 4/d, 1 keys
+llm:at once: InFlight 4/d, 1 keys?
 key  left  of  denied for +as new after
 a       1   4           - +\S+
 these times are bounds: requests may end earlier
 
-llm:requests: TokenBucket 60/d, 1 keys
+llm:requests: TokenBucket 60/d, 1 keys?
 key  left  of  denied for +as new after
 a      57  60           - +\S+
 
-llm:tokens: TokenBucket 20000/d tokens, 1 keys
+llm:tokens: TokenBucket 20000/d tokens, 1 keys?
 key +left +of  denied for +as new after
 a +18,500  20,000           - +\S+
 $`, got.out)
@@ -249,7 +249,7 @@ $`, got.out)
 	require.Equal(t, "tokens", out.Rules[2].Unit)
 
 	got = do(t, "reset", url, "-config", "gateway.json", "-name", "llm", "-client", "a", "-endpoint", "/v1/chat")
-	require.Equal(t, call{exitOK, address + `/0: reset
+	require.Equal(t, call{exitOK, address + `/0: reset 2 keys of limiter llm
 rule      key  left before     now      of
 requests  a             57      60      60
 tokens    a         18,500  20,000  20,000
@@ -297,10 +297,11 @@ func TestReset(t *testing.T) {
 	l := use(t, client)
 	args := []string{"reset", "redis://" + address, "-config", "limits.json", "-name", "shop"}
 	got := do(t, append(args, "-client", "evil\x1b[2J", "-endpoint", "/search")...)
-	require.Equal(t, call{exitOK, fmt.Sprintf(`%s/0: reset
+	require.Equal(t, call{exitOK, fmt.Sprintf(`%s/0: reset 1 key of limiter shop
 rule     key          left before     now       of
 /search  evil\x1b[2J            0     100      100
 all      ""                99,213  99,213  100,000
+all: not reset, as clients share it; see -rule
 `, address), ""}, got)
 	res, err := l.Peek(t.Context(), ratelimit.Request{Client: "evil\x1b[2J", Endpoint: "/search"})
 	require.NoError(t, err)
@@ -311,7 +312,11 @@ all      ""                99,213  99,213  100,000
 	require.NoError(t, err)
 	require.Equal(t, 5, res.Remaining)
 	got = do(t, append(args, "-client", "young")...)
-	require.Equal(t, call{exitOK, address + "/0: reset in all rules whose keys are made of what was given\n", ""}, got)
+	require.Equal(t, call{exitOK, address + `/0: reset 1 key of limiter shop
+rule     key    left before  now   of
+/search  young          100  100  100
+/new     young            1   10   50
+`, ""}, got)
 	require.Zero(t, client.Exists(t.Context(), "ratelimit:{cyoung}:1F:shop%3a/new").Val())
 
 	for _, row := range []struct {
@@ -319,7 +324,7 @@ all      ""                99,213  99,213  100,000
 		code int
 		err  string
 	}{
-		{[]string{"-client", "a", "-endpoint", "/login"}, exitFailed, "no rule has a key"},
+		{[]string{"-client", "a", "-endpoint", "/login"}, exitUsage, `rule "/login" limits by ip: give -ip`},
 		{[]string{"-client", "a", "-rule", "none\x1b"}, exitFailed, `none\x1b`},
 		{nil, exitUsage, "-client, -ip, -attr or -rule is missing"},
 		{[]string{"-client", "a", "-name", ""}, exitUsage, "-name is missing"},

@@ -43,6 +43,8 @@ type replayJSON struct {
 	Config  string   `json:"config"`
 	Against string   `json:"againstConfig,omitempty"`
 	Log     logCount `json:"log"`
+	// Warnings says what makes the answer doubtful, such as a rule that met no request.
+	Warnings []string `json:"warnings,omitempty"`
 	replay.Report
 	shadowModes string // modes of the rules that deny nothing, as a text such as "advise or shadow"; printed without -json
 }
@@ -60,7 +62,7 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	asJSON := fs.Bool("json", false, "print JSON")
 	how := newRuleFlags(fs)
 	logs := newLogFlags(fs)
-	paths, err := parse(fs, args, 1, 1000)
+	paths, err := parse(fs, args, 1, 1000, "the log")
 	if err != nil {
 		return err
 	}
@@ -89,11 +91,13 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	if *decisions == "" {
 		err = work(nil)
 	} else {
-		err = save(*decisions, func(w io.Writer) error { return writeDecisions(w, work) })
+		err = t.save(*decisions, func(w io.Writer) error { return writeDecisions(w, work) })
 	}
 	if err != nil {
 		return err
 	}
+	out.Warnings = logs.doubtsOf(&out, first, second)
+	strict := logs.warnOf(t, out.Warnings)
 	if *asJSON {
 		out.Report = run.Report(*top, maxJSONSpans)
 		err = t.printJSON(out)
@@ -105,9 +109,11 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 		return err
 	}
 	if maxDenied.exceeded(out.Denied, out.Requests) {
+		t.warn("denied: %s of %s requests (%s), more than -max-denied %s", number(out.Denied), number(out.Requests),
+			percent(out.Denied, out.Requests), maxDenied.text())
 		return errFound
 	}
-	return nil
+	return strict
 }
 
 // shadowModes returns a text such as "advise or shadow": the modes of those rules of the player that deny nothing.

@@ -97,7 +97,7 @@ func runSuggest(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 	var f suggestFlags
 	f.define(fs)
 	logs := newLogFlags(fs)
-	paths, err := parse(fs, args, 1, 1000)
+	paths, err := parse(fs, args, 1, 1000, "the log")
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func runSuggest(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 	if err != nil {
 		return err
 	}
-	out.Part, out.Per = sample.Part(), f.per.String()
+	out.Part, out.Per = sample.Part(), span(f.per)
 	goal := suggest.Goal{Requests: f.share.of, Clients: f.clients.of}
 	for _, g := range sample.Groups(f.n) {
 		e := endpointJSON{g.Endpoint, g.Requests, g.Clients, make(map[ratelimit.Algorithm]int)}
@@ -137,7 +137,7 @@ func runSuggest(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 	config := configOf(out.Endpoints, ratelimit.Algorithm(f.algorithm), f.per, f.key)
 	out.Config = config
 	if f.output != "" {
-		if err := save(f.output, func(w io.Writer) error { _, err := w.Write(config); return err }); err != nil {
+		if err := t.save(f.output, func(w io.Writer) error { _, err := w.Write(config); return err }); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/suggest"
 )
 
-const exampleSuggest = `smallest limit of a client in 1m0s that would have denied at most
+const exampleSuggest = `smallest limit of a client in 1m that would have denied at most
 5 % of the requests for the endpoint
 
 endpoint  requests  clients  token  leaky  fixed  counter  log

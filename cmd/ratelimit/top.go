@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -43,7 +42,9 @@ type topJSON struct {
 	Time   time.Time `json:"time"`
 	Keys   int       `json:"keys"`   // number of keys whose state was read
 	Others int       `json:"others"` // number of keys in the server to which no rule belongs
-	Rules  []topRule `json:"rules"`
+	// Limiters has, by the name of the limiter, how many of the Others there are.
+	Limiters map[string]int `json:"limiters,omitempty"`
+	Rules    []topRule      `json:"rules"`
 }
 
 // A topRule is what the command top prints with the flag -json for one rule of a limiter.
@@ -84,12 +85,12 @@ const lookTogether = 20
 func runTop(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
 	config := fs.String("config", "", "the `file` of rules")
 	n := fs.Int("n", 10, "how many `keys` of each rule")
-	every := fs.Duration("every", -1, "how `often`; 0 is once (2s in a terminal, once in a pipe)")
+	every := everyFlag(fs)
 	count := fs.Int("count", 200, "how many `names` a step of SCAN looks at")
 	pause := fs.Duration("pause", 5*time.Millisecond, "the shortest `pause` after a step")
 	asJSON := fs.Bool("json", false, "print JSON, once")
 	how := newServerFlags(fs)
-	urls, err := parse(fs, args, 0, 1)
+	urls, err := parse(fs, args, 0, 1, "the server")
 	if err != nil {
 		return err
 	}
@@ -125,8 +126,14 @@ func runTop(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) e
 		case *asJSON:
 			return t.printJSON(found)
 		}
-		if err := printTop(t, found, live && *every > 0); err != nil || *every <= 0 {
+		if err := printTop(t, found, live && *every > 0); err != nil {
 			return err
+		}
+		if *every <= 0 {
+			if found.Keys == 0 && *how.name != "" {
+				return w.checkName(ctx, *how.name)
+			}
+			return nil
 		}
 		if !sleep(ctx, *every) {
 			return nil
@@ -134,14 +141,16 @@ func runTop(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) e
 	}
 }
 
-// isTerminal reports whether the writer w writes to a terminal.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+// everyFlag defines the flag -every. Its value is negative if it is not given.
+func everyFlag(fs *flag.FlagSet) *time.Duration {
+	every := time.Duration(-1)
+	fs.Func("every", "how `often`; 0 is once (2s in a terminal, once in a pipe)", func(text string) (err error) {
+		if every, err = time.ParseDuration(text); err == nil && every < 0 {
+			err = errors.New("must not be negative")
+		}
+		return err
+	})
+	return &every
 }
 
 // sleep waits for the duration d, and then returns true. If ctx ends before that, sleep returns false at once.
@@ -200,7 +209,7 @@ func afterName(r *ratelimit.Rule) string {
 
 // The method pass reads the states of all keys in the Redis server once.
 func (w *watch) pass(ctx context.Context) (*topJSON, error) {
-	found := &topJSON{Server: w.address, Rules: []topRule{}}
+	found := &topJSON{Server: w.address, Rules: []topRule{}, Limiters: make(map[string]int)}
 	at := make(map[string]int) // index in found.Rules of each rule, by the name of the rule
 	for cursor := uint64(0); ; {
 		began := time.Now()
@@ -221,6 +230,7 @@ func (w *watch) pass(ctx context.Context) (*topJSON, error) {
 			r, ok := w.rule(&s)
 			if !ok {
 				found.Others++
+				found.Limiters[limiterOf(&s)]++
 				continue
 			}
 			s.Ask.Rate, s.Ask.Warmup, s.Ask.Penalty = r.Rate, r.Warmup, r.Penalty
@@ -257,6 +267,7 @@ func (w *watch) look(ctx context.Context, states []redisstore.Stored, found *top
 	switch {
 	case foreign && len(states) == 1:
 		found.Others++
+		found.Limiters[limiterOf(&states[0])]++
 		return nil
 	case foreign:
 		for i := range states {
@@ -311,14 +322,14 @@ func printTop(t *terminal, found *topJSON, over bool) error {
 	if over {
 		p.WriteString("\x1b[H\x1b[2J") // moves the cursor to the top left and clears the screen
 	}
-	p.line("%s, %s UTC: %s keys", found.Server, found.Time.Format(timeFormat), number(found.Keys))
+	p.line("%s, %s UTC: %s", found.Server, found.Time.Format(timeFormat), countText(found.Keys, "key"))
 	if found.Others > 0 {
-		p.line("%s keys belong to no rule of the file", number(found.Others))
+		p.line("%s to no rule of the file: %s", belong(found.Others), listOf(found.Limiters))
 	}
 	for _, r := range found.Rules {
 		p.line("")
 		limit := strings.TrimSpace(r.Algorithm + " " + r.RateText + " " + r.Unit)
-		p.line("%s: %s, %s keys", name(r.Rule), limit, number(r.Keys))
+		p.line("%s: %s, %s", name(r.Rule), limit, countText(r.Keys, "key"))
 		rows := [][]string{{"key", "left", "of", "denied for", "as new after"}}
 		for _, k := range r.Top {
 			denied := "-"
@@ -334,6 +345,14 @@ func printTop(t *terminal, found *topJSON, over bool) error {
 	}
 	_, err := io.WriteString(t.out, p.String())
 	return err
+}
+
+// belong returns a text such as "1 key belongs" or "2 keys belong".
+func belong(n int) string {
+	if n == 1 {
+		return "1 key belongs"
+	}
+	return countText(n, "key") + " belong"
 }
 
 // rounded returns the duration d, rounded up to tenths of a second.
