@@ -248,6 +248,7 @@ func (f *logFlags) read(ctx context.Context, t *terminal, paths []string, add fu
 // streams returns a stream for each log. If there are several logs, it looks at the first request of each one.
 func (f *logFlags) streams(p *progress, paths []string, o accesslog.Options) ([]*stream, error) {
 	streams := make([]*stream, 0, len(paths))
+	o.Kept = new(accesslog.Kept)
 	for i, path := range paths {
 		if path == "-" && slices.Contains(paths[:i], path) {
 			return nil, usageError("- is given twice: there is one standard input")

@@ -50,6 +50,7 @@ type Options struct {
 	Where   []Where  // conditions that a line must meet to be an Entry
 
 	IPv6Bits int     // length of the prefix that stands for an IPv6 address; 0 means 64
+	Kept     *Kept   // texts that several Readers share; nil if the Reader has its own
 	Routes   *Routes // gives the endpoint of a request; nil if the path is the endpoint
 
 	// With Strict, Next returns a *LineError for a line that it cannot read. Without Strict, it skips the line.
@@ -104,6 +105,12 @@ type Reader struct {
 	found   found
 	line    int
 	counts  Counts
+	*Kept
+}
+
+// Kept has some of the texts that were read, so that most lines need no new memory. Readers that are used by one goroutine may
+// share it.
+type Kept struct {
 	times   times
 	texts   texts
 	clients clients
@@ -128,7 +135,10 @@ func NewReader(r io.Reader, o Options) (*Reader, error) {
 	if o.IPv6Bits == 0 {
 		o.IPv6Bits = 64
 	}
-	return &Reader{options: o, in: in}, nil
+	if o.Kept == nil {
+		o.Kept = new(Kept)
+	}
+	return &Reader{options: o, in: in, Kept: o.Kept}, nil
 }
 
 // Counts returns the counts of the lines that were read so far.
@@ -319,17 +329,16 @@ const (
 func (r *Reader) client(e *Entry) {
 	e.IP, e.Client = "", ""
 	at := r.columns.first(r.found, toIP)
-	var known *client
+	name := ""
 	if at >= 0 {
-		known = r.clients.of(r.found[at], r.options.IPv6Bits)
-		e.IP = known.ip
+		e.IP, name = r.clients.of(r.found[at], r.options.IPv6Bits)
 	}
 	switch by := r.columns.first(r.found, toClient); {
 	case by < 0:
 	case by == at:
-		e.Client = known.name
+		e.Client = name
 	case slices.Contains(r.columns.of[toIP], by):
-		e.Client = r.clients.of(r.found[by], r.options.IPv6Bits).name
+		_, e.Client = r.clients.of(r.found[by], r.options.IPv6Bits)
 	default:
 		e.Client = r.texts.of(r.found[by])
 	}
@@ -347,9 +356,12 @@ func (r *Reader) endpoint(e *Entry) bool {
 	if bytes.HasPrefix(text, []byte("- ")) && r.columns.names[at].isURL {
 		return false
 	}
-	target := withoutQuery(text)
-	if r.columns.names[at].isURL {
+	target := text
+	switch {
+	case r.columns.names[at].isURL:
 		target = pathIn(text)
+	case !r.columns.names[at].isCut:
+		target = withoutQuery(text)
 	}
 	if r.options.Routes == nil {
 		e.Endpoint = r.texts.of(target)

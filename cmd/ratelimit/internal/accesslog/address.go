@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"bytes"
+	"hash/maphash"
 	"net/netip"
 )
 
@@ -13,20 +14,38 @@ type client struct {
 }
 
 // The type clients keeps some of the addresses that were read, so that most lines need no work for their address.
-type clients [1 << 12]client
+type clients [1 << 12]keptClient
 
-// of returns the client with the given address. The parameter bits is the length of the prefix that stands for an IPv6
-// address. The result is valid until the next call.
-func (c *clients) of(text []byte, bits int) *client {
-	h := uint32(2166136261) // the hash function is FNV-1a
-	for _, b := range text {
-		h = (h ^ uint32(b)) * 16777619
+// A keptClient has what a client says. For an IPv4 address without a port, the name says all.
+type keptClient struct {
+	name  string
+	other *client // nil for an IPv4 address without a port
+}
+
+// keptSeed is the seed of the hashes by which kept texts are found.
+var keptSeed = maphash.MakeSeed()
+
+// of returns the IP and the name of the client with the given address. The parameter bits is the length of the prefix that
+// stands for an IPv6 address.
+func (c *clients) of(text []byte, bits int) (ip, name string) {
+	const prefix = len("ip:")
+	kept := &c[maphash.Bytes(keptSeed, text)&(1<<12-1)]
+	switch {
+	case kept.other != nil:
+		if kept.other.text == string(text) {
+			return kept.other.ip, kept.other.name
+		}
+	case len(kept.name) == len(text)+prefix && kept.name[prefix:] == string(text):
+		return kept.name[prefix:], kept.name
 	}
-	kept := &c[(h^h>>16)&(1<<12-1)]
-	if kept.text != string(text) {
-		*kept = newClient(text, bits)
+	if isIPv4(text) {
+		var b [len("ip:255.255.255.255")]byte
+		*kept = keptClient{name: string(append(append(b[:0], "ip:"...), text...))}
+		return kept.name[prefix:], kept.name
 	}
-	return kept
+	other := newClient(text, bits)
+	*kept = keptClient{other: &other}
+	return other.ip, other.name
 }
 
 // nat64 is the prefix of IPv6 addresses that contain an IPv4 address in their last 32 bits (RFC 6052).
@@ -58,6 +77,24 @@ func newClient(text []byte, bits int) client {
 	}
 	c.name = "ip:" + c.ip
 	return c
+}
+
+// isIPv4 reports whether text is an IPv4 address in the spelling that [netip.Addr.String] gives it.
+func isIPv4(text []byte) bool {
+	dots, n, digits := 0, 0, 0
+	for _, c := range text {
+		switch {
+		case c == '.' && digits > 0 && dots < 3:
+			dots, n, digits = dots+1, 0, 0
+		case '0' <= c && c <= '9' && (digits == 0 || n > 0):
+			if n, digits = 10*n+int(c-'0'), digits+1; n > 255 {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return dots == 3 && digits > 0
 }
 
 // Address returns an address in the spelling of Entry.IP. The text may also be a prefix, such as 2001:db8::/64. It returns false

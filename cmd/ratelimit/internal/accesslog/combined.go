@@ -30,6 +30,7 @@ func newCombined(c *columns, vhost bool) (*combined, error) {
 			return nil, fmt.Errorf("the combined log format has no field %q: must be one of %s", want.name, strings.Join(combinedNames, ", "))
 		}
 		p.at[at] = i
+		c.names[i].isCut = want.name == "path"
 		p.after = p.after || at >= 9 && at < 12
 	}
 	return p, nil

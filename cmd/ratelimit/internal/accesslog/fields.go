@@ -94,6 +94,7 @@ type columns struct {
 // A column is one column of a log.
 type column struct {
 	name  string
+	isCut bool // whether the text is the path of a request line, which the parser has cut out
 	isURL bool // whether the text is a URL or a request line; only its path is used then
 }
 
@@ -134,7 +135,7 @@ func (c *columns) add(names []string) (indexes []int) {
 		i := slices.IndexFunc(c.names, func(have column) bool { return have.name == name })
 		if i < 0 {
 			i = len(c.names)
-			c.names = append(c.names, column{name, slices.Contains(urls, name[strings.LastIndexByte(name, '.')+1:])})
+			c.names = append(c.names, column{name, false, slices.Contains(urls, name[strings.LastIndexByte(name, '.')+1:])})
 		}
 		indexes = append(indexes, i)
 	}

@@ -124,12 +124,13 @@ func TestAddresses(t *testing.T) {
 		"203.0.113.9": "203.0.113.9", "203.0.113.9:4321": "203.0.113.9", "::ffff:203.0.113.9": "203.0.113.9",
 		"2001:db8:1:2:3::4": "2001:db8:1:2::/64", "[2001:db8:1:2:3::4]:443": "2001:db8:1:2::/64", "[2001:db8:1:2:3::4]": "2001:db8:1:2::/64",
 		"fe80::1%eth0": "fe80::/64", "64:ff9b::cb00:7109": "203.0.113.9", "10.0.0.1, 203.0.113.9": "203.0.113.9",
-		"2001:db8::/48": "2001:db8::/48", "host.example": "host.example", "host.example:80": "host.example:80",
+		"2001:db8::/48": "2001:db8::/48", "host.example": "host.example",
+		"10.0.0.256": "10.0.0.256", "10.0.0.01": "10.0.0.01", "10.0.0": "10.0.0", "10.0..1": "10.0..1", "host.example:80": "host.example:80",
 	} {
 		got, _ := read(t, `{"time":1,"ip":"`+text+`"}`, accesslog.Options{})
 		require.Equal(t, want, got[0].IP, text)
 		name := "ip:" + want
-		if strings.HasPrefix(text, "host") {
+		if strings.HasPrefix(text, "host") || strings.HasPrefix(text, "10.0.") && !strings.Contains(text, ",") {
 			name = want
 		}
 		require.Equal(t, name, got[0].Client, text)

@@ -71,7 +71,8 @@ type rule struct {
 	shadow   bool     // whether the rule is in shadow or advise mode, in which it denies nothing
 	unit     string   // what the rule counts; empty for requests
 	endpoint string   // pattern of the rule's endpoint; empty for the default rule, and for rules that requests name
-	parts    []string // names of the parts of the rule's keys, such as "user" and "endpoint"
+	parts    []string // names of the parts of the rule's keys that have a text, such as "user" and "endpoint"
+	keyParts []keyPart
 	empty    []uint64 // for each part, how many requests had an empty text as this part
 	judged   uint64   // requests for which the parts were looked at
 	requests uint64
@@ -100,7 +101,8 @@ func NewPlayer(clock *Clock, newLimiter Make, opts ...ratelimit.Option) (*Player
 	shadows := false
 	for i, r := range rules {
 		made := &rule{index: i, name: r.Name, shadow: !r.Mode.Denies(), unit: r.Unit, endpoint: r.Endpoint, parts: PartsOf(r.Key)}
-		made.empty = make([]uint64, len(made.parts))
+		made.parts = slices.DeleteFunc(made.parts, func(part string) bool { return part == "global" })
+		made.keyParts, made.empty = keyPartsOf(made.parts), make([]uint64, len(made.parts))
 		p.rules, p.byName[r.Name] = append(p.rules, made), made
 		shadows = shadows || made.shadow
 	}
@@ -188,39 +190,66 @@ func PartsOf(k ratelimit.KeyType) []string {
 	return strings.Split(strings.ReplaceAll(string(k), string(ratelimit.KeyUserEndpoint), "user+endpoint"), "+")
 }
 
+// A keyPart is one part of the keys of a rule.
+type keyPart struct {
+	kind byte   // one of the constants below
+	name string // name of the attribute
+}
+
+const (
+	ofUser = iota
+	ofEndpoint
+	ofIP
+	ofAttr
+)
+
+// keyPartsOf returns the parts of a key type, without global, which has no text.
+func keyPartsOf(names []string) (parts []keyPart) {
+	kinds := map[string]byte{"user": ofUser, "endpoint": ofEndpoint, "ip": ofIP}
+	for _, name := range names {
+		if kind, ok := kinds[name]; ok {
+			parts = append(parts, keyPart{kind, ""})
+		} else if attr, ok := strings.CutPrefix(name, "attr:"); ok {
+			parts = append(parts, keyPart{ofAttr, attr})
+		}
+	}
+	return parts
+}
+
+// The method of returns the text that this part has in the key of a request.
+func (k *keyPart) of(req *ratelimit.Request) string {
+	switch k.kind {
+	case ofUser:
+		return req.Client
+	case ofEndpoint:
+		return req.Endpoint
+	case ofIP:
+		return req.IP
+	}
+	return req.Attrs[k.name]
+}
+
 // The method hash returns the hash of the key that the rule r has for the request req. It counts the parts that are empty.
 func (r *rule) hash(req *ratelimit.Request) uint64 {
 	r.judged++
-	for i, part := range r.parts {
-		if part != "global" && textOf(part, req) == "" {
+	h := noHash
+	for i := range r.keyParts {
+		text := r.keyParts[i].of(req)
+		if text == "" {
 			r.empty[i]++
 		}
+		h = h.with(text)
 	}
-	return r.key(req).bits()
+	return h.bits()
 }
 
 // key returns the hash of the key that the rule r has for the request req.
 func (r *rule) key(req *ratelimit.Request) hash {
 	h := noHash
-	for _, part := range r.parts {
-		if part != "global" {
-			h = h.with(textOf(part, req))
-		}
+	for i := range r.keyParts {
+		h = h.with(r.keyParts[i].of(req))
 	}
 	return h
-}
-
-// textOf returns one part of the key of a request, such as its client.
-func textOf(part string, req *ratelimit.Request) string {
-	switch part {
-	case "user":
-		return req.Client
-	case "endpoint":
-		return req.Endpoint
-	case "ip":
-		return req.IP
-	}
-	return req.Attrs[strings.TrimPrefix(part, "attr:")]
 }
 
 // A Doubt says why the answers of a rule may not be what its author wants to know.
