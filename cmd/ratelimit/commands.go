@@ -16,5 +16,7 @@ func commands() []command {
 		pardonCommand,
 		liftCommand,
 		overridesCommand,
+		versionCommand,
+		completionCommand(),
 	}
 }

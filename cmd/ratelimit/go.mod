@@ -17,7 +17,3 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sys v0.30.0 // indirect
 )
-
-replace github.com/ratelimit-go/ratelimit => ../../
-
-replace github.com/ratelimit-go/ratelimit/redisstore => ../../redisstore

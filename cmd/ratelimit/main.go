@@ -14,6 +14,8 @@
 //	ratelimit pardon -client alice ...     end the block that a rule's penalty has begun
 //	ratelimit lift -client alice ...       end blocks, exemptions and rates
 //	ratelimit overrides ...                list who is blocked, exempt or has a rate
+//	ratelimit version                      print the version of the program
+//	ratelimit completion bash              let a shell complete commands and flags
 //
 // Each command prints examples and its flags with -h. The exit code is 0 after success, 1 if the command has
 // found something, such as a mistake or a denial, 2 if the command line is wrong, and 3 if the command failed.
@@ -82,9 +84,16 @@ func run(ctx context.Context, t *terminal, args []string) int {
 		printCommands(to)
 		return code
 	}
+	if args[0] == "-version" || args[0] == "--version" {
+		args[0] = versionCommand.name
+	}
 	i := slices.IndexFunc(commands(), func(c command) bool { return c.name == args[0] })
 	if i < 0 {
-		fmt.Fprintf(t.err, "ratelimit: no command %q\n\n", args[0])
+		hint := ""
+		if name := similar(args[0]); name != "" {
+			hint = fmt.Sprintf(": did you mean %q?", name)
+		}
+		fmt.Fprintf(t.err, "ratelimit: no command %q%s\n\n", args[0], hint)
 		printCommands(t.err)
 		return exitUsage
 	}

@@ -138,3 +138,20 @@ func TestSaveToOutput(t *testing.T) {
 	_, err = os.Stat("-")
 	require.Error(t, err, "no file has this name")
 }
+
+func TestVersion(t *testing.T) {
+	for _, args := range []string{"version", "-version", "--version"} {
+		got := runIn(t, nil, args)
+		require.Equal(t, exitOK, got.code)
+		require.Regexp(t, `^ratelimit \S+ go\S+ \w+/\w+\n$`, got.out)
+	}
+}
+
+func TestDidYouMean(t *testing.T) {
+	for text, want := range map[string]string{
+		"reply": "replay", "valdate": "validate", "exp": "explain", "resett": "reset", "lits": "lift", "tpo": "top", "zzzzz": "", "destroy": "", "": "",
+	} {
+		require.Equal(t, want, similar(text), text)
+	}
+	require.Contains(t, runIn(t, nil, "reply").err, `no command "reply": did you mean "replay"?`)
+}
