@@ -8,6 +8,7 @@ func commands() []command {
 		replayCommand,
 		suggestCommand,
 		explainCommand,
+		proveCommand,
 		topCommand,
 		resetCommand,
 		blockCommand,
