@@ -31,7 +31,14 @@ type logFlags struct {
 	where    whereFlag
 	from, to timeFlag
 	late     time.Duration
+	onTick   func() // called every two seconds while the standard input is read; may be nil
 }
+
+// defaultLate is the default of -late.
+const defaultLate = 10 * time.Second
+
+// redrawEvery is how often the report of replay is drawn with -follow.
+const redrawEvery = 2 * time.Second
 
 func newLogFlags(fs *flag.FlagSet) *logFlags {
 	f := &logFlags{fields: make(accesslog.Fields), from: math.MinInt64, to: math.MaxInt64}
@@ -47,7 +54,7 @@ func newLogFlags(fs *flag.FlagSet) *logFlags {
 	fs.Var(&f.where, "where", "only lines that meet a `condition` on a column, such as status!=429; may be repeated")
 	fs.Var(&f.from, "from", "only requests from this `time` on")
 	fs.Var(&f.to, "to", "only requests before this `time`")
-	fs.DurationVar(&f.late, "late", 10*time.Second, "how much `later` than its time a line may be written")
+	fs.DurationVar(&f.late, "late", defaultLate, "how much `later` than its time a line may be written")
 	return f
 }
 
@@ -207,14 +214,15 @@ type logCount struct {
 }
 
 // The method read reads the logs at paths, in the order of the times of their requests. It calls the given function for
-// each request, and prints the lines that it cannot read. If there is no request in any of the logs, it returns an error.
+// each request, and prints the lines that it cannot read. If there is no request in any of the logs, it returns an error. If the
+// context ends, it returns errInterrupted, and count has what was read.
 func (f *logFlags) read(ctx context.Context, t *terminal, paths []string, add func(*accesslog.Entry) error) (count logCount, err error) {
 	o, err := f.options()
 	if err != nil {
 		return count, err
 	}
 	p := newProgress(t, paths)
-	streams, err := f.streams(p, paths, o)
+	streams, err := f.streams(ctx, p, paths, o)
 	if err != nil {
 		return count, err
 	}
@@ -236,6 +244,9 @@ func (f *logFlags) read(ctx context.Context, t *terminal, paths []string, add fu
 		count.Left += counts.Left
 		t.printBroken(s.path, &counts)
 	}
+	if err == nil && ctx.Err() != nil {
+		err = errInterrupted
+	}
 	if err == nil && count.kept == 0 {
 		err = fmt.Errorf("%s: there is no request in %s", plain(strings.Join(paths, ", ")), lines(count.Lines))
 		if count.Left > 0 {
@@ -246,7 +257,7 @@ func (f *logFlags) read(ctx context.Context, t *terminal, paths []string, add fu
 }
 
 // streams returns a stream for each log. If there are several logs, it looks at the first request of each one.
-func (f *logFlags) streams(p *progress, paths []string, o accesslog.Options) ([]*stream, error) {
+func (f *logFlags) streams(ctx context.Context, p *progress, paths []string, o accesslog.Options) ([]*stream, error) {
 	streams := make([]*stream, 0, len(paths))
 	o.Kept = new(accesslog.Kept)
 	for i, path := range paths {
@@ -254,10 +265,10 @@ func (f *logFlags) streams(p *progress, paths []string, o accesslog.Options) ([]
 			return nil, usageError("- is given twice: there is one standard input")
 		}
 		s := &stream{path: path, window: int64(f.late), index: i, key: math.MinInt64}
-		s.open = func() (*accesslog.Reader, io.Closer, error) { return openLog(p, path, o, true) }
+		s.open = func() (*accesslog.Reader, io.Closer, error) { return f.openLog(ctx, p, path, o, true) }
 		if info, err := os.Stat(path); len(paths) > 1 && path != "-" && err == nil && info.Mode().IsRegular() {
 			counted := s.open
-			s.open = func() (*accesslog.Reader, io.Closer, error) { return openLog(p, path, o, false) }
+			s.open = func() (*accesslog.Reader, io.Closer, error) { return f.openLog(ctx, p, path, o, false) }
 			if err := s.peek(); err != nil {
 				return nil, err
 			}

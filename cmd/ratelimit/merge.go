@@ -2,6 +2,7 @@ package main
 
 import (
 	"container/heap"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -206,14 +207,20 @@ func (m merged) down() {
 }
 
 // openLog opens the log at path, or the standard input if path is "-".
-func openLog(p *progress, path string, o accesslog.Options, counted bool) (*accesslog.Reader, io.Closer, error) {
-	in, closer := p.terminal.in, io.Closer(io.NopCloser(nil))
-	if path != "-" {
+func (f *logFlags) openLog(ctx context.Context, p *progress, path string, o accesslog.Options, counted bool) (*accesslog.Reader, io.Closer, error) {
+	var in io.Reader
+	closer := io.Closer(io.NopCloser(nil))
+	if path == "-" {
+		in = newLiveReader(ctx, p.terminal.in, redrawEvery, f.onTick)
+	} else {
 		file, err := os.Open(path)
 		if err != nil {
 			return nil, nil, errors.New(plain(strings.TrimPrefix(err.Error(), "open ")))
 		}
 		in, closer = file, file
+		if info, err := file.Stat(); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
+			in = newLiveReader(ctx, file, redrawEvery, nil)
+		}
 	}
 	if counted {
 		in = p.reader(in)

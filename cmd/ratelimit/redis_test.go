@@ -407,3 +407,86 @@ func TestRounded(t *testing.T) {
 	require.Equal(t, time.Second, rounded(time.Second))
 	require.Equal(t, ratelimit.Never, rounded(ratelimit.Never))
 }
+
+// TestTopTiers shows a client of a tier by the limit that it has.
+func TestTopTiers(t *testing.T) {
+	t.Chdir(t.TempDir())
+	address, client, _ := startRedis(t)
+	require.NoError(t, os.WriteFile("tiers.json", []byte(`{"rules": [
+  {"endpoint": "/a", "algorithm": "TokenBucket", "rate": "20/d", "tiers": {"paid": "600/d burst 90", "staff": "unlimited"}}]}`), 0o600))
+	store, err := redisstore.New(client, redisstore.WithTimeout(10*time.Second))
+	require.NoError(t, err)
+	_, l, err := loadRules("tiers.json", ratelimit.WithStore(store), ratelimit.WithName("shop"), ratelimit.WithFailurePolicy(ratelimit.FailClosed))
+	require.NoError(t, err)
+	for _, req := range []ratelimit.Request{{Client: "bob", Cost: 20}, {Client: "carol", Tier: "paid", Cost: 30}} {
+		req.Endpoint = "/a"
+		res, err := l.Check(t.Context(), req)
+		require.NoError(t, err)
+		require.True(t, res.Allowed)
+	}
+	got := do(t, "top", "redis://"+address, "-config", "tiers.json")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Regexp(t, `\nbob +0 +20 +1h12m +1d\ncarol +60 +90 +- +1h12m\n$`, got.out)
+}
+
+// TestTopWrongName names a limiter that the server does not have.
+func TestTopWrongName(t *testing.T) {
+	t.Chdir(t.TempDir())
+	address, client, _ := startRedis(t)
+	use(t, client)
+	url := "redis://" + address
+	got := do(t, "top", url, "-config", "limits.json", "-name", "shopp")
+	require.Equal(t, exitFailed, got.code)
+	require.Contains(t, got.err, address+"/0 has no key of limiter shopp, but 67 keys of limiter shop\n")
+	for _, args := range [][]string{{"-name", "shopp", "-client", "alice"}, {"-name", "shopp", "-client", "alice", "-endpoint", "/search"}} {
+		got = do(t, append([]string{"reset", url, "-config", "limits.json"}, args...)...)
+		require.Equal(t, exitFailed, got.code)
+		require.Contains(t, got.err, "has no key of limiter shopp, but ")
+	}
+	got = do(t, "reset", url, "-config", "limits.json", "-name", "shop", "-client", "nobody")
+	require.Equal(t, call{exitFound, address + "/0: nothing to reset: client nobody has used nothing in 2 rules of limiter shop\n", ""}, got)
+	got = do(t, "reset", url, "-config", "limits.json", "-name", "shop", "-client", "client19", "-dry-run", "-json")
+	require.Equal(t, exitOK, got.code, got.err)
+	var out resetJSON
+	require.NoError(t, json.Unmarshal([]byte(got.out), &out))
+	require.Equal(t, 1, out.Keys)
+	require.True(t, out.DryRun)
+	require.Equal(t, 81, *out.Rules[0].Before)
+	got = do(t, "reset", url, "-config", "limits.json", "-name", "shop", "-client", "client19", "-dry-run")
+	require.Contains(t, got.out, "would reset 1 key of limiter shop\n")
+	got = do(t, "reset", url, "-config", "limits.json", "-name", "shop", "-client", "client19")
+	require.Regexp(t, `reset 1 key of limiter shop\n.*\n/search +client19 +81 +100 +100\n`, got.out, "the dry run has changed nothing")
+}
+
+// TestTopSurvives stops a server while top shows its keys, and lets it go on.
+func TestTopSurvives(t *testing.T) {
+	t.Chdir(t.TempDir())
+	address, client, process := startRedis(t)
+	use(t, client)
+	ctx, cancel := context.WithCancel(t.Context())
+	var texts []string
+	pages := writerFunc(func(b []byte) (int, error) {
+		texts = append(texts, string(b))
+		switch {
+		case len(texts) == 1:
+			require.NoError(t, process.Signal(syscall.SIGSTOP))
+		case strings.Contains(string(b), "trying again"):
+			require.NoError(t, process.Signal(syscall.SIGCONT))
+		case strings.Contains(texts[len(texts)-2], "trying again"):
+			cancel()
+		}
+		return len(b), nil
+	})
+	var errs strings.Builder
+	code := run(ctx, &terminal{out: pages, err: &errs, width: 80},
+		[]string{"top", "redis://" + address, "-config", "limits.json", "-every", "1ms", "-timeout", "200ms"})
+	require.Equal(t, exitOK, code, errs.String())
+	require.Contains(t, texts[1], "does not answer within 200ms: trying again\n")
+	require.Contains(t, texts[len(texts)-1], "shop:/search: TokenBucket 100/d, ")
+}
+
+// A writerFunc is a function that is a writer.
+type writerFunc func([]byte) (int, error)
+
+// Write calls the function.
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }

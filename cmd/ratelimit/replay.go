@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -26,10 +27,12 @@ ratelimit replay access.log -config limits.json -against stricter.json
 ratelimit replay access.log.2.gz access.log.1 access.log -config limits.json
 zcat app.gz | ratelimit replay - -field client=user_id -config limits.json
 ratelimit replay access.log -config limits.json -enforce -max-denied 0.1%
+tail -F access.log | ratelimit replay - -config limits.json -follow
 `,
 	about: `
 Puts the requests of a log to the limiter, on a clock that follows the log, and
 says which of them it would have denied. Memory does not grow with the log.
+Ctrl-C prints the report so far; with -follow, it is how the command ends.
 ` + aboutLogs + `
 Rules in shadow or advise mode deny nothing. What they would have denied is
 listed, and -enforce makes them deny. The exit code is 1 if more than -max-denied of all
@@ -58,6 +61,7 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	top := fs.Int("top", 10, "how many offenders to list, at `most`")
 	maxDenied := shareFlag{}
 	fs.Var(&maxDenied, "max-denied", "the `share` of denied requests above which the exit code is 1")
+	follow := fs.Bool("follow", false, "draw the report every two seconds, of a log from tail -F")
 	decisions := fs.String("decisions", "", "a `file` for each decision, as a JSON object a line")
 	asJSON := fs.Bool("json", false, "print JSON")
 	how := newRuleFlags(fs)
@@ -71,6 +75,8 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 		return usageError("-config is missing: the file of rules")
 	case *top < 1 || *top > 1000:
 		return usageError(fmt.Sprintf("-top is %d: must be from 1 to 1000", *top))
+	case *follow && (len(paths) != 1 || paths[0] != "-" || *asJSON):
+		return usageError("-follow is for the standard input, without -json: tail -F access.log | ratelimit replay - -follow")
 	}
 	clock := replay.NewClock()
 	first, second, err := how.players(clock, *config, *against)
@@ -84,6 +90,9 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	var run *replay.Run
 	work := func(each func(*accesslog.Entry, ratelimit.Result) error) error {
 		run = replay.NewRun(clock, first, second, each)
+		if *follow {
+			logs.follow(t, &out, run, *top)
+		}
 		uncancelled := context.WithoutCancel(ctx) // run.Add need not check ctx, because the method read checks it once in 1,024 requests
 		out.Log, err = logs.read(ctx, t, paths, func(e *accesslog.Entry) error { return run.Add(uncancelled, e) })
 		return err
@@ -93,7 +102,8 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	} else {
 		err = t.save(*decisions, func(w io.Writer) error { return writeDecisions(w, work) })
 	}
-	if err != nil {
+	interrupted := errors.Is(err, errInterrupted) && out.Log.kept > 0
+	if err != nil && !interrupted {
 		return err
 	}
 	out.Warnings = logs.doubtsOf(&out, first, second)
@@ -105,8 +115,11 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 		out.Report = run.Report(*top, maxPrintedSpans)
 		err = printReplay(t, &out)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case interrupted && !*follow:
+		return errors.New("interrupted: this is the report so far")
 	}
 	if maxDenied.exceeded(out.Denied, out.Requests) {
 		t.warn("denied: %s of %s requests (%s), more than -max-denied %s", number(out.Denied), number(out.Requests),
@@ -114,6 +127,25 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 		return errFound
 	}
 	return strict
+}
+
+// follow lets the method read draw the report of the run again and again, if the output is a terminal. If -late is not given, a
+// line may be a second late: with more, the report would lag behind.
+func (f *logFlags) follow(t *terminal, out *replayJSON, run *replay.Run, top int) {
+	if f.late == defaultLate {
+		f.late = time.Second
+	}
+	if !t.isTerminal() {
+		return
+	}
+	f.onTick = func() {
+		shown := *out
+		if shown.Report = run.Report(top, maxPrintedSpans); shown.Requests == 0 {
+			return
+		}
+		fmt.Fprint(t.out, clearScreen)
+		_ = printReplay(t, &shown)
+	}
 }
 
 // shadowModes returns a text such as "advise or shadow": the modes of those rules of the player that deny nothing.

@@ -35,11 +35,12 @@ one second more. The server is redis://127.0.0.1:6379/0 if none is given.
 
 // A resetJSON is what the command reset prints with the flag -json.
 type resetJSON struct {
-	Server  string     `json:"server"`
-	Limiter string     `json:"limiter"`
-	DryRun  bool       `json:"dryRun"`
-	Keys    int        `json:"keys"` // number of keys that had used something, and were reset, or would be with -dry-run
-	Rules   []resetRow `json:"rules"`
+	Server  string                `json:"server"`
+	Limiter string                `json:"limiter"`
+	DryRun  bool                  `json:"dryRun"`
+	Keys    int                   `json:"keys"` // number of keys that had used something, and were reset, or would be with -dry-run
+	Rules   []resetRow            `json:"rules"`
+	unused  ratelimit.Explanation // how the rules answer if nothing was used
 }
 
 // A resetRow is what the command reset prints with the flag -json for one rule.
@@ -87,6 +88,10 @@ func runReset(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string)
 	if err != nil {
 		return err
 	}
+	unused, err := l.Explain(ctx, *look)
+	if err != nil {
+		return err
+	}
 	s, err := how.connect(ctx, urls)
 	if err != nil {
 		return err
@@ -95,7 +100,7 @@ func runReset(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string)
 	if _, l, err = loadRules(*config, ratelimit.WithStore(s.store), ratelimit.WithName(*how.name)); err != nil {
 		return err
 	}
-	out := resetJSON{Server: s.address, Limiter: *how.name, DryRun: *dryRun}
+	out := resetJSON{Server: s.address, Limiter: *how.name, DryRun: *dryRun, unused: unused}
 	if err := s.resetAll(ctx, l, req, look, &out); err != nil {
 		return err
 	}
@@ -241,7 +246,8 @@ func (s *server) resetAll(ctx context.Context, l *ratelimit.RateLimiter, req, lo
 		if r.AnsweredBy != "uncounted" && r.AnsweredBy != "unheld" {
 			was, is := freeIn(before, i), freeIn(after, i)
 			row.Limit, row.Before, row.Now = r.Result.Limit, &was, &is
-			if row.Reset && was < r.Result.Limit {
+			j := slices.IndexFunc(out.unused.Rules, func(x ratelimit.RuleExplanation) bool { return x.Name == r.Name })
+			if row.Reset && (j < 0 || was < freeIn(out.unused, j)) {
 				out.Keys++
 			}
 		}

@@ -19,6 +19,7 @@ type terminal struct {
 	out, err io.Writer
 	width    int  // width of the output in columns
 	errWidth int  // width of the error output in columns; 0 for the same as width
+	outLive  bool // whether the output is a terminal, so that a page can be overwritten
 	live     bool // whether the error output is a terminal, so that a printed line can be overwritten
 }
 
@@ -27,7 +28,7 @@ const unlimited = 1 << 30
 
 // newTerminal returns the terminal of a process.
 func newTerminal(in io.Reader, out, errs *os.File) *terminal {
-	return &terminal{in: in, out: out, err: errs, width: widthOf(out), errWidth: widthOf(errs), live: isTerminal(errs)}
+	return &terminal{in: in, out: out, err: errs, width: widthOf(out), errWidth: widthOf(errs), outLive: isTerminal(out), live: isTerminal(errs)}
 }
 
 // widthOf returns the width of a file in columns. The environment variable COLUMNS comes before the width of the terminal,
@@ -53,6 +54,11 @@ func isTerminal(w io.Writer) bool {
 
 // The method errColumns returns the width of the error output in columns.
 func (t *terminal) errColumns() int { return cmp.Or(t.errWidth, t.width) }
+
+// clearScreen moves the cursor of a terminal to the top left and clears the screen.
+const clearScreen = "\x1b[H\x1b[2J"
+
+func (t *terminal) isTerminal() bool { return t.outLive }
 
 // chartWidth returns the width of a chart in columns: that of the terminal, or 80 in a pipe.
 func (t *terminal) chartWidth() int {

@@ -77,6 +77,7 @@ type watch struct {
 	maxKeys int      // largest number of keys to print for each rule
 	count   int64
 	pause   time.Duration
+	partly  func(*topJSON) // gets what was found so far, if reading takes long; may be nil
 }
 
 // lookTogether is the largest number of keys whose states are read by one call of a Redis script.
@@ -112,30 +113,61 @@ func runTop(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) e
 		return err
 	}
 	defer w.close()
-	live := isTerminal(t.out)
+	live := t.isTerminal()
 	if *every < 0 && live {
 		*every = 2 * time.Second
 	}
+	if *every <= 0 || *asJSON {
+		return w.once(ctx, t, *asJSON)
+	}
+	return w.again(ctx, t, *every)
+}
+
+// once reads the states once, and prints them.
+func (w *watch) once(ctx context.Context, t *terminal, asJSON bool) error {
+	found, err := w.pass(ctx)
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		err = t.printJSON(found)
+	default:
+		err = printTop(t, found, false)
+	}
+	if err == nil && found.Keys == 0 && w.name != "" {
+		err = w.checkName(ctx, w.name)
+	}
+	return err
+}
+
+// again reads and prints the states until the user presses Ctrl-C. If the server fails after the first page, it says so, and
+// tries again. While it reads many keys for the first page, it shows those that it has read.
+func (w *watch) again(ctx context.Context, t *terminal, every time.Duration) error {
+	live := t.isTerminal()
+	if live {
+		w.partly = func(found *topJSON) {
+			found.Time = time.Now().UTC()
+			_ = printTop(t, found, true)
+			fmt.Fprintln(t.out, "reading ...")
+		}
+	}
 	for first := true; ; first = false {
 		found, err := w.pass(ctx)
+		w.partly = nil
 		switch {
 		case ctx.Err() != nil && !first:
 			return nil // the user pressed Ctrl-C after a page was printed
+		case err != nil && first:
+			return err
 		case err != nil:
+			_, err = fmt.Fprintf(t.out, "%v: trying again\n", err)
+		default:
+			err = printTop(t, found, live)
+		}
+		if err != nil {
 			return err
-		case *asJSON:
-			return t.printJSON(found)
 		}
-		if err := printTop(t, found, live && *every > 0); err != nil {
-			return err
-		}
-		if *every <= 0 {
-			if found.Keys == 0 && *how.name != "" {
-				return w.checkName(ctx, *how.name)
-			}
-			return nil
-		}
-		if !sleep(ctx, *every) {
+		if !sleep(ctx, every) {
 			return nil
 		}
 	}
@@ -210,6 +242,7 @@ func afterName(r *ratelimit.Rule) string {
 // The method pass reads the states of all keys in the Redis server once.
 func (w *watch) pass(ctx context.Context) (*topJSON, error) {
 	found := &topJSON{Server: w.address, Rules: []topRule{}, Limiters: make(map[string]int)}
+	shown := time.Now()
 	at := make(map[string]int) // index in found.Rules of each rule, by the name of the rule
 	for cursor := uint64(0); ; {
 		began := time.Now()
@@ -236,6 +269,9 @@ func (w *watch) pass(ctx context.Context) (*topJSON, error) {
 			s.Ask.Rate, s.Ask.Warmup, s.Ask.Penalty = r.Rate, r.Warmup, r.Penalty
 			states = append(states, s)
 		}
+		if err := w.tiers(ctx, states); err != nil {
+			return nil, err
+		}
 		for part := range slices.Chunk(states, lookTogether) {
 			if err := w.look(ctx, part, found, at); err != nil {
 				return nil, err
@@ -243,6 +279,10 @@ func (w *watch) pass(ctx context.Context) (*topJSON, error) {
 		}
 		if cursor == 0 {
 			break
+		}
+		if w.partly != nil && time.Since(shown) > time.Second/2 {
+			shown = time.Now()
+			w.partly(found)
 		}
 		if !sleep(ctx, max(w.pause, time.Since(began))) {
 			return nil, errors.New("interrupted")
@@ -320,7 +360,7 @@ func (r *topRule) add(k topKey, maxKeys int) {
 func printTop(t *terminal, found *topJSON, over bool) error {
 	p := &page{width: t.width}
 	if over {
-		p.WriteString("\x1b[H\x1b[2J") // moves the cursor to the top left and clears the screen
+		p.WriteString(clearScreen)
 	}
 	p.line("%s, %s UTC: %s", found.Server, found.Time.Format(timeFormat), countText(found.Keys, "key"))
 	if found.Others > 0 {
