@@ -24,6 +24,7 @@ var replayCommand = command{
 	examples: `
 ratelimit replay access.log -config limits.json
 ratelimit replay access.log -config limits.json -against stricter.json
+ratelimit replay access.log -config old.json -against new.json -markdown
 ratelimit replay access.log.2.gz access.log.1 access.log -config limits.json
 zcat app.gz | ratelimit replay - -field client=user_id -config limits.json
 ratelimit replay access.log -config limits.json -enforce -max-denied 0.1%
@@ -61,6 +62,7 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	top := fs.Int("top", 10, "how many offenders to list, at `most`")
 	maxDenied := shareFlag{}
 	fs.Var(&maxDenied, "max-denied", "the `share` of denied requests above which the exit code is 1")
+	asMarkdown := fs.Bool("markdown", false, "print Markdown, for a pull request")
 	follow := fs.Bool("follow", false, "draw the report every two seconds, of a log from tail -F")
 	decisions := fs.String("decisions", "", "a `file` for each decision, as a JSON object a line")
 	asJSON := fs.Bool("json", false, "print JSON")
@@ -108,11 +110,13 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	}
 	out.Warnings = logs.doubtsOf(&out, first, second)
 	strict := logs.warnOf(t, out.Warnings)
-	if *asJSON {
+	switch out.Report = run.Report(*top, maxPrintedSpans); {
+	case *asJSON:
 		out.Report = run.Report(*top, maxJSONSpans)
 		err = t.printJSON(out)
-	} else {
-		out.Report = run.Report(*top, maxPrintedSpans)
+	case *asMarkdown:
+		err = writeMarkdown(t.out, &out)
+	default:
 		err = printReplay(t, &out)
 	}
 	switch {

@@ -393,3 +393,20 @@ func TestReplayEqualsWhatWasAnswered(t *testing.T) {
 	require.Greater(t, denied, replayed/10)
 	require.Less(t, denied, replayed*9/10)
 }
+
+// TestReplayMarkdown compares two files of rules for a pull request.
+func TestReplayMarkdown(t *testing.T) {
+	files := map[string]string{"access.log": exampleLog(), "limits.json": exampleLimits, "other.json": exampleOther,
+		"evil.csv": "time,client,path,ip\n1,a`|</td>@x,/login,1\n1,a`|</td>@x,/login,1\n1,a`|</td>@x,/login,1\n1,a`|</td>@x,/login,1\n"}
+	got := runIn(t, files, "replay", "access.log", "-config", "other.json", "-against", "limits.json", "-markdown")
+	require.Equal(t, call{exitOK, "### Rate limits: `limits.json` instead of `other.json`\n\n" +
+		"3,860 requests, 2026-10-10 12:00:00 to 2026-10-10 12:59:59 UTC.\n\n" + `|  | requests | share |
+|---|---:|---:|
+` + "| denied by `other.json` | 120 | 3.11 % |\n| denied by `limits.json` | 128 | 3.32 % |\n| **newly denied** | 8 | 0.21 % |\n" +
+		"| no longer denied | 0 | 0.00 % |\n\n| Newly denied | by rule | denied |\n|---|---|---:|\n" +
+		"| `ip:203.0.113.9` | `/login` | 6 |\n| `ip:203.0.113.5` | `/login` | 2 |\n\n", ""}, got)
+	got = runIn(t, files, "replay", "evil.csv", "-config", "limits.json", "-markdown")
+	require.Contains(t, got.out, "> **Warning:** rule \"/search\" met no request: no line has the endpoint \"/search\"\n\n")
+	require.Contains(t, got.out, "| `/login` | 4 | 1 | 25.00 % |\n| `/search` (shadow) | 0 | 0 | - |\n")
+	require.Contains(t, got.out, "| `a'\\|</td>@x` | `/login` | 1 |\n", "a name from a log stays in its cell")
+}
