@@ -17,5 +17,3 @@ require (
 	golang.org/x/sys v0.21.0 // indirect
 	golang.org/x/text v0.16.0 // indirect
 )
-
-replace github.com/ratelimit-go/ratelimit => ../

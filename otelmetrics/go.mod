@@ -18,5 +18,3 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sys v0.12.0 // indirect
 )
-
-replace github.com/ratelimit-go/ratelimit => ../

@@ -19,5 +19,3 @@ require (
 	golang.org/x/sys v0.17.0 // indirect
 	google.golang.org/protobuf v1.33.0 // indirect
 )
-
-replace github.com/ratelimit-go/ratelimit => ../

@@ -8,6 +8,7 @@ func commands() []command {
 		replayCommand,
 		suggestCommand,
 		explainCommand,
+		proveCommand,
 		topCommand,
 		resetCommand,
 		blockCommand,
@@ -16,5 +17,7 @@ func commands() []command {
 		pardonCommand,
 		liftCommand,
 		overridesCommand,
+		versionCommand,
+		completionCommand(),
 	}
 }

@@ -9,12 +9,11 @@ require (
 	github.com/stretchr/testify v1.12.1
 )
 
+require golang.org/x/term v0.29.0
+
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/sys v0.30.0 // indirect
 )
-
-replace github.com/ratelimit-go/ratelimit => ../../
-
-replace github.com/ratelimit-go/ratelimit/redisstore => ../../redisstore

@@ -109,7 +109,7 @@ func canonical(ctx context.Context, o ratelimit.Override) (ratelimit.Override, e
 func runLift(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
 	how := newWhomFlags(fs)
 	everybody := fs.Bool("all", false, "lift all of the limiter's")
-	urls, err := parse(fs, args, 0, 1)
+	urls, err := parse(fs, args, 0, 1, "the server")
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func runLift(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) 
 
 func runOverrides(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
 	how := newWhomFlags(fs)
-	urls, err := parse(fs, args, 0, 1)
+	urls, err := parse(fs, args, 0, 1, "the server")
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func overrideRows(all []ratelimit.Override, now time.Time) [][]string {
 
 func runPardon(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
 	how := newWhomFlags(fs)
-	urls, err := parse(fs, args, 0, 1)
+	urls, err := parse(fs, args, 0, 1, "the server")
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@
 //	ratelimit replay access.log ...        show which requests of a log would have been denied
 //	ratelimit suggest access.log           suggest limits that would have denied few requests of a log
 //	ratelimit explain limits.json ...      explain why one request is granted or denied
+//	ratelimit prove limits.json            find the most that all rules together let through
 //	ratelimit top redis://...              list the keys in a Redis server that are closest to their limit
 //	ratelimit reset redis://...            give a client its full limit back, in a Redis server
 //	ratelimit block -client alice ...      deny a client or some addresses, in all processes
@@ -14,6 +15,8 @@
 //	ratelimit pardon -client alice ...     end the block that a rule's penalty has begun
 //	ratelimit lift -client alice ...       end blocks, exemptions and rates
 //	ratelimit overrides ...                list who is blocked, exempt or has a rate
+//	ratelimit version                      print the version of the program
+//	ratelimit completion bash              let a shell complete commands and flags
 //
 // Each command prints examples and its flags with -h. The exit code is 0 after success, 1 if the command has
 // found something, such as a mistake or a denial, 2 if the command line is wrong, and 3 if the command failed.
@@ -66,6 +69,7 @@ var errHelped = errors.New("helped")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	code := run(ctx, newTerminal(os.Stdin, os.Stdout, os.Stderr), os.Args[1:])
 	stop()
 	os.Exit(code)
@@ -81,9 +85,16 @@ func run(ctx context.Context, t *terminal, args []string) int {
 		printCommands(to)
 		return code
 	}
+	if args[0] == "-version" || args[0] == "--version" {
+		args[0] = versionCommand.name
+	}
 	i := slices.IndexFunc(commands(), func(c command) bool { return c.name == args[0] })
 	if i < 0 {
-		fmt.Fprintf(t.err, "ratelimit: no command %q\n\n", args[0])
+		hint := ""
+		if name := similar(args[0]); name != "" {
+			hint = fmt.Sprintf(": did you mean %q?", name)
+		}
+		fmt.Fprintf(t.err, "ratelimit: no command %q%s\n\n", args[0], hint)
 		printCommands(t.err)
 		return exitUsage
 	}
@@ -110,8 +121,9 @@ func run(ctx context.Context, t *terminal, args []string) int {
 }
 
 // parse reads the flags of fs, which may stand anywhere among the arguments. It returns all other arguments. If
-// there are fewer than minArgs or more than maxArgs other arguments, the error is a usageError.
-func parse(fs *flag.FlagSet, args []string, minArgs, maxArgs int) (others []string, err error) {
+// there are fewer than minArgs or more than maxArgs other arguments, the error is a usageError. The parameter what says
+// what these arguments are, such as "the log".
+func parse(fs *flag.FlagSet, args []string, minArgs, maxArgs int, what string) (others []string, err error) {
 	for {
 		if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
 			return nil, errHelped
@@ -130,7 +142,7 @@ func parse(fs *flag.FlagSet, args []string, minArgs, maxArgs int) (others []stri
 	}
 	switch {
 	case len(others) < minArgs:
-		return nil, usageError("an argument is missing")
+		return nil, usageError("an argument is missing: " + what)
 	case len(others) > maxArgs:
 		return nil, usageError(fmt.Sprintf("%q is one argument too many", others[maxArgs]))
 	}

@@ -210,7 +210,7 @@ func runSet(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string, e
 	lasts := fs.String("for", "", "how `long` it lasts, such as 90m, 2h or 7d")
 	until := fs.String("until", "", "the `time` at which it ends, such as 2026-12-01T00:00:00Z")
 	note := fs.String("note", "", "a `text` for people: why; without it, who you are")
-	args, err := parse(fs, args, 0, 2)
+	args, err := parse(fs, args, 0, 2, "the server")
 	if err != nil {
 		return err
 	}

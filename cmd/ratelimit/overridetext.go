@@ -164,7 +164,7 @@ func rest(d time.Duration) string {
 	if d < time.Hour {
 		return wait(rounded(d))
 	}
-	return strings.TrimSuffix((d + time.Minute - 1).Truncate(time.Minute).String(), "0s")
+	return span((d + time.Minute - 1).Truncate(time.Minute))
 }
 
 // hints returns notes about the override o that the user may not expect. For example, a note may say that the override is for

@@ -63,7 +63,7 @@ func (p *progress) show(n int) {
 	}
 	p.printed = now
 	text := p.text(now.Sub(p.began))
-	fmt.Fprintf(p.terminal.err, "\r%-*s", p.terminal.width-1, fit(text, p.terminal.width-1))
+	fmt.Fprintf(p.terminal.err, "\r%-*s", p.terminal.errColumns()-1, fit(text, p.terminal.errColumns()-1))
 }
 
 // text returns the progress as text. The given duration is the time that reading has taken so far.
@@ -81,7 +81,7 @@ func (p *progress) text(after time.Duration) string {
 // The method end erases the line with the progress from the terminal.
 func (p *progress) end() {
 	if !p.printed.IsZero() {
-		fmt.Fprintf(p.terminal.err, "\r%*s\r", p.terminal.width-1, "")
+		fmt.Fprintf(p.terminal.err, "\r%*s\r", p.terminal.errColumns()-1, "")
 		p.printed = time.Time{}
 	}
 }

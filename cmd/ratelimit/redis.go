@@ -5,7 +5,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,4 +103,48 @@ func (s *server) within(ctx context.Context, do func(ctx context.Context) error)
 		text = text[i+2:] // keeps only the reason, because the address of the server is printed below
 	}
 	return fmt.Errorf("%s: %s", s.address, plain(text))
+}
+
+// limiters returns, by the name of the limiter, how many keys of limiters the server has. It reads the names of keys only.
+func (s *server) limiters(ctx context.Context) (map[string]int, error) {
+	counts := make(map[string]int)
+	for cursor := uint64(0); ; {
+		err := s.within(ctx, func(ctx context.Context) (err error) {
+			var names []string
+			names, cursor, err = s.client.Scan(ctx, cursor, s.store.Pattern(), 200).Result()
+			for _, name := range names {
+				if stored, ok := s.store.Stored(name); ok {
+					counts[limiterOf(&stored)]++
+				}
+			}
+			return err
+		})
+		if err != nil || cursor == 0 {
+			return counts, err
+		}
+	}
+}
+
+// limiterOf returns the name of the limiter to which a stored state belongs, if this name has no colon.
+func limiterOf(s *redisstore.Stored) string {
+	name, _, _ := strings.Cut(s.Ask.Rule, ":")
+	return name
+}
+
+// checkName returns an error if the server has keys of limiters, but none of the limiter with the given name.
+func (s *server) checkName(ctx context.Context, limiter string) error {
+	counts, err := s.limiters(ctx)
+	if err != nil || counts[limiter] > 0 || len(counts) == 0 || strings.Contains(limiter, ":") {
+		return err
+	}
+	return fmt.Errorf("%s has no key of limiter %s, but %s", s.address, plain(limiter), listOf(counts))
+}
+
+// listOf returns how many keys each limiter has, such as "12 keys of limiter shop".
+func listOf(counts map[string]int) string {
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		texts = append(texts, fmt.Sprintf("%s of limiter %s", countText(counts[name], "key"), plain(name)))
+	}
+	return strings.Join(texts, ", ")
 }

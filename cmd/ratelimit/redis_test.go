@@ -155,14 +155,14 @@ func TestTop(t *testing.T) {
 	require.Equal(t, exitOK, got.code, got.err)
 	// What is left is exact, unless the day ends. The times are not.
 	require.Regexp(t, `^127\.0\.0\.1:\d+/0, [-0-9]{10} [:0-9]{8} UTC: 63 keys
-4 keys belong to no rule of the file
+4 keys belong to no rule of the file: 4 keys of limiter shop
 
 shop:/login: SlidingWindowLog 5/d, 2 keys
 key +left  of +denied for +as new after
 203\.0\.113\.9     0   5 +\S+ +\S+
 203\.0\.113\.5     1   5 +- +\S+
 
-shop:/new: FixedWindow 50/d, 1 keys
+shop:/new: FixedWindow 50/d, 1 keys?
 key    left  of  denied for +as new after
 young     1  50           - +\S+
 
@@ -172,7 +172,7 @@ evil\\x1b\[2J +0  100 +\S+ +\S+
 #\S{39}\.\.\. +1  100 +- +\S+
 client[135]9 +81  100 +- +\S+
 
-shop:all: SlidingWindowCounter 100000/d, 1 keys
+shop:all: SlidingWindowCounter 100000/d, 1 keys?
 key    left       of  denied for +as new after
 ""   99,213  100,000           - +\S+
 $`, got.out)
@@ -229,16 +229,16 @@ func TestTopUnits(t *testing.T) {
 	require.Equal(t, exitOK, got.code, got.err)
 	require.Regexp(t, `^127\.0\.0\.1:\d+/0, [-0-9]{10} [:0-9]{8} UTC: 3 keys
 
-llm:at once: InFlight 4/d, 1 keys
+llm:at once: InFlight 4/d, 1 keys?
 key  left  of  denied for +as new after
 a       1   4           - +\S+
 these times are bounds: requests may end earlier
 
-llm:requests: TokenBucket 60/d, 1 keys
+llm:requests: TokenBucket 60/d, 1 keys?
 key  left  of  denied for +as new after
 a      57  60           - +\S+
 
-llm:tokens: TokenBucket 20000/d tokens, 1 keys
+llm:tokens: TokenBucket 20000/d tokens, 1 keys?
 key +left +of  denied for +as new after
 a +18,500  20,000           - +\S+
 $`, got.out)
@@ -249,7 +249,7 @@ $`, got.out)
 	require.Equal(t, "tokens", out.Rules[2].Unit)
 
 	got = do(t, "reset", url, "-config", "gateway.json", "-name", "llm", "-client", "a", "-endpoint", "/v1/chat")
-	require.Equal(t, call{exitOK, address + `/0: reset
+	require.Equal(t, call{exitOK, address + `/0: reset 2 keys of limiter llm
 rule      key  left before     now      of
 requests  a             57      60      60
 tokens    a         18,500  20,000  20,000
@@ -297,10 +297,11 @@ func TestReset(t *testing.T) {
 	l := use(t, client)
 	args := []string{"reset", "redis://" + address, "-config", "limits.json", "-name", "shop"}
 	got := do(t, append(args, "-client", "evil\x1b[2J", "-endpoint", "/search")...)
-	require.Equal(t, call{exitOK, fmt.Sprintf(`%s/0: reset
+	require.Equal(t, call{exitOK, fmt.Sprintf(`%s/0: reset 1 key of limiter shop
 rule     key          left before     now       of
 /search  evil\x1b[2J            0     100      100
 all      ""                99,213  99,213  100,000
+all: not reset, as clients share it; see -rule
 `, address), ""}, got)
 	res, err := l.Peek(t.Context(), ratelimit.Request{Client: "evil\x1b[2J", Endpoint: "/search"})
 	require.NoError(t, err)
@@ -311,7 +312,11 @@ all      ""                99,213  99,213  100,000
 	require.NoError(t, err)
 	require.Equal(t, 5, res.Remaining)
 	got = do(t, append(args, "-client", "young")...)
-	require.Equal(t, call{exitOK, address + "/0: reset in all rules whose keys are made of what was given\n", ""}, got)
+	require.Equal(t, call{exitOK, address + `/0: reset 1 key of limiter shop
+rule     key    left before  now   of
+/search  young          100  100  100
+/new     young            1   10   50
+`, ""}, got)
 	require.Zero(t, client.Exists(t.Context(), "ratelimit:{cyoung}:1F:shop%3a/new").Val())
 
 	for _, row := range []struct {
@@ -319,7 +324,7 @@ all      ""                99,213  99,213  100,000
 		code int
 		err  string
 	}{
-		{[]string{"-client", "a", "-endpoint", "/login"}, exitFailed, "no rule has a key"},
+		{[]string{"-client", "a", "-endpoint", "/login"}, exitUsage, `rule "/login" limits by ip: give -ip`},
 		{[]string{"-client", "a", "-rule", "none\x1b"}, exitFailed, `none\x1b`},
 		{nil, exitUsage, "-client, -ip, -attr or -rule is missing"},
 		{[]string{"-client", "a", "-name", ""}, exitUsage, "-name is missing"},
@@ -402,3 +407,86 @@ func TestRounded(t *testing.T) {
 	require.Equal(t, time.Second, rounded(time.Second))
 	require.Equal(t, ratelimit.Never, rounded(ratelimit.Never))
 }
+
+// TestTopTiers shows a client of a tier by the limit that it has.
+func TestTopTiers(t *testing.T) {
+	t.Chdir(t.TempDir())
+	address, client, _ := startRedis(t)
+	require.NoError(t, os.WriteFile("tiers.json", []byte(`{"rules": [
+  {"endpoint": "/a", "algorithm": "TokenBucket", "rate": "20/d", "tiers": {"paid": "600/d burst 90", "staff": "unlimited"}}]}`), 0o600))
+	store, err := redisstore.New(client, redisstore.WithTimeout(10*time.Second))
+	require.NoError(t, err)
+	_, l, err := loadRules("tiers.json", ratelimit.WithStore(store), ratelimit.WithName("shop"), ratelimit.WithFailurePolicy(ratelimit.FailClosed))
+	require.NoError(t, err)
+	for _, req := range []ratelimit.Request{{Client: "bob", Cost: 20}, {Client: "carol", Tier: "paid", Cost: 30}} {
+		req.Endpoint = "/a"
+		res, err := l.Check(t.Context(), req)
+		require.NoError(t, err)
+		require.True(t, res.Allowed)
+	}
+	got := do(t, "top", "redis://"+address, "-config", "tiers.json")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Regexp(t, `\nbob +0 +20 +1h12m +1d\ncarol +60 +90 +- +1h12m\n$`, got.out)
+}
+
+// TestTopWrongName names a limiter that the server does not have.
+func TestTopWrongName(t *testing.T) {
+	t.Chdir(t.TempDir())
+	address, client, _ := startRedis(t)
+	use(t, client)
+	url := "redis://" + address
+	got := do(t, "top", url, "-config", "limits.json", "-name", "shopp")
+	require.Equal(t, exitFailed, got.code)
+	require.Contains(t, got.err, address+"/0 has no key of limiter shopp, but 67 keys of limiter shop\n")
+	for _, args := range [][]string{{"-name", "shopp", "-client", "alice"}, {"-name", "shopp", "-client", "alice", "-endpoint", "/search"}} {
+		got = do(t, append([]string{"reset", url, "-config", "limits.json"}, args...)...)
+		require.Equal(t, exitFailed, got.code)
+		require.Contains(t, got.err, "has no key of limiter shopp, but ")
+	}
+	got = do(t, "reset", url, "-config", "limits.json", "-name", "shop", "-client", "nobody")
+	require.Equal(t, call{exitFound, address + "/0: nothing to reset: client nobody has used nothing in 2 rules of limiter shop\n", ""}, got)
+	got = do(t, "reset", url, "-config", "limits.json", "-name", "shop", "-client", "client19", "-dry-run", "-json")
+	require.Equal(t, exitOK, got.code, got.err)
+	var out resetJSON
+	require.NoError(t, json.Unmarshal([]byte(got.out), &out))
+	require.Equal(t, 1, out.Keys)
+	require.True(t, out.DryRun)
+	require.Equal(t, 81, *out.Rules[0].Before)
+	got = do(t, "reset", url, "-config", "limits.json", "-name", "shop", "-client", "client19", "-dry-run")
+	require.Contains(t, got.out, "would reset 1 key of limiter shop\n")
+	got = do(t, "reset", url, "-config", "limits.json", "-name", "shop", "-client", "client19")
+	require.Regexp(t, `reset 1 key of limiter shop\n.*\n/search +client19 +81 +100 +100\n`, got.out, "the dry run has changed nothing")
+}
+
+// TestTopSurvives stops a server while top shows its keys, and lets it go on.
+func TestTopSurvives(t *testing.T) {
+	t.Chdir(t.TempDir())
+	address, client, process := startRedis(t)
+	use(t, client)
+	ctx, cancel := context.WithCancel(t.Context())
+	var texts []string
+	pages := writerFunc(func(b []byte) (int, error) {
+		texts = append(texts, string(b))
+		switch {
+		case len(texts) == 1:
+			require.NoError(t, process.Signal(syscall.SIGSTOP))
+		case strings.Contains(string(b), "trying again"):
+			require.NoError(t, process.Signal(syscall.SIGCONT))
+		case strings.Contains(texts[len(texts)-2], "trying again"):
+			cancel()
+		}
+		return len(b), nil
+	})
+	var errs strings.Builder
+	code := run(ctx, &terminal{out: pages, err: &errs, width: 80},
+		[]string{"top", "redis://" + address, "-config", "limits.json", "-every", "1ms", "-timeout", "200ms"})
+	require.Equal(t, exitOK, code, errs.String())
+	require.Contains(t, texts[1], "does not answer within 200ms: trying again\n")
+	require.Contains(t, texts[len(texts)-1], "shop:/search: TokenBucket 100/d, ")
+}
+
+// A writerFunc is a function that is a writer.
+type writerFunc func([]byte) (int, error)
+
+// Write calls the function.
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -23,13 +24,16 @@ var replayCommand = command{
 	examples: `
 ratelimit replay access.log -config limits.json
 ratelimit replay access.log -config limits.json -against stricter.json
+ratelimit replay access.log -config old.json -against new.json -markdown
 ratelimit replay access.log.2.gz access.log.1 access.log -config limits.json
 zcat app.gz | ratelimit replay - -field client=user_id -config limits.json
 ratelimit replay access.log -config limits.json -enforce -max-denied 0.1%
+tail -F access.log | ratelimit replay - -config limits.json -follow
 `,
 	about: `
 Puts the requests of a log to the limiter, on a clock that follows the log, and
 says which of them it would have denied. Memory does not grow with the log.
+Ctrl-C prints the report so far; with -follow, it is how the command ends.
 ` + aboutLogs + `
 Rules in shadow or advise mode deny nothing. What they would have denied is
 listed, and -enforce makes them deny. The exit code is 1 if more than -max-denied of all
@@ -43,6 +47,8 @@ type replayJSON struct {
 	Config  string   `json:"config"`
 	Against string   `json:"againstConfig,omitempty"`
 	Log     logCount `json:"log"`
+	// Warnings says what makes the answer doubtful, such as a rule that met no request.
+	Warnings []string `json:"warnings,omitempty"`
 	replay.Report
 	shadowModes string // modes of the rules that deny nothing, as a text such as "advise or shadow"; printed without -json
 }
@@ -56,11 +62,13 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	top := fs.Int("top", 10, "how many offenders to list, at `most`")
 	maxDenied := shareFlag{}
 	fs.Var(&maxDenied, "max-denied", "the `share` of denied requests above which the exit code is 1")
+	asMarkdown := fs.Bool("markdown", false, "print Markdown, for a pull request")
+	follow := fs.Bool("follow", false, "draw the report every two seconds, of a log from tail -F")
 	decisions := fs.String("decisions", "", "a `file` for each decision, as a JSON object a line")
 	asJSON := fs.Bool("json", false, "print JSON")
 	how := newRuleFlags(fs)
 	logs := newLogFlags(fs)
-	paths, err := parse(fs, args, 1, 1000)
+	paths, err := parse(fs, args, 1, 1000, "the log")
 	if err != nil {
 		return err
 	}
@@ -69,6 +77,8 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 		return usageError("-config is missing: the file of rules")
 	case *top < 1 || *top > 1000:
 		return usageError(fmt.Sprintf("-top is %d: must be from 1 to 1000", *top))
+	case *follow && (len(paths) != 1 || paths[0] != "-" || *asJSON):
+		return usageError("-follow is for the standard input, without -json: tail -F access.log | ratelimit replay - -follow")
 	}
 	clock := replay.NewClock()
 	first, second, err := how.players(clock, *config, *against)
@@ -82,6 +92,9 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	var run *replay.Run
 	work := func(each func(*accesslog.Entry, ratelimit.Result) error) error {
 		run = replay.NewRun(clock, first, second, each)
+		if *follow {
+			logs.follow(t, &out, run, *top)
+		}
 		uncancelled := context.WithoutCancel(ctx) // run.Add need not check ctx, because the method read checks it once in 1,024 requests
 		out.Log, err = logs.read(ctx, t, paths, func(e *accesslog.Entry) error { return run.Add(uncancelled, e) })
 		return err
@@ -89,25 +102,54 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	if *decisions == "" {
 		err = work(nil)
 	} else {
-		err = save(*decisions, func(w io.Writer) error { return writeDecisions(w, work) })
+		err = t.save(*decisions, func(w io.Writer) error { return writeDecisions(w, work) })
 	}
-	if err != nil {
+	interrupted := errors.Is(err, errInterrupted) && out.Log.kept > 0
+	if err != nil && !interrupted {
 		return err
 	}
-	if *asJSON {
+	out.Warnings = logs.doubtsOf(&out, first, second)
+	strict := logs.warnOf(t, out.Warnings)
+	switch out.Report = run.Report(*top, maxPrintedSpans); {
+	case *asJSON:
 		out.Report = run.Report(*top, maxJSONSpans)
 		err = t.printJSON(out)
-	} else {
-		out.Report = run.Report(*top, maxPrintedSpans)
+	case *asMarkdown:
+		err = writeMarkdown(t.out, &out)
+	default:
 		err = printReplay(t, &out)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case interrupted && !*follow:
+		return errors.New("interrupted: this is the report so far")
 	}
 	if maxDenied.exceeded(out.Denied, out.Requests) {
+		t.warn("denied: %s of %s requests (%s), more than -max-denied %s", number(out.Denied), number(out.Requests),
+			percent(out.Denied, out.Requests), maxDenied.text())
 		return errFound
 	}
-	return nil
+	return strict
+}
+
+// follow lets the method read draw the report of the run again and again, if the output is a terminal. If -late is not given, a
+// line may be a second late: with more, the report would lag behind.
+func (f *logFlags) follow(t *terminal, out *replayJSON, run *replay.Run, top int) {
+	if f.late == defaultLate {
+		f.late = time.Second
+	}
+	if !t.isTerminal() {
+		return
+	}
+	f.onTick = func() {
+		shown := *out
+		if shown.Report = run.Report(top, maxPrintedSpans); shown.Requests == 0 {
+			return
+		}
+		fmt.Fprint(t.out, clearScreen)
+		_ = printReplay(t, &shown)
+	}
 }
 
 // shadowModes returns a text such as "advise or shadow": the modes of those rules of the player that deny nothing.

@@ -65,9 +65,9 @@ default       3,600       0   0.00 %                    -                    -
 by hour, UTC      requests  denied
 2026-10-10 12:00     3,860     128  ##############################
 
-top offenders  by rule  denied
-203.0.113.9    /login      111
-203.0.113.5    /login       17
+top offenders   by rule  denied
+ip:203.0.113.9  /login      111
+ip:203.0.113.5  /login       17
 
 keys by the least that was left  denied  none  <10 %  <25 %  <50 %  more
 /login                                2     0      0      0      0     7
@@ -79,7 +79,7 @@ func TestReplay(t *testing.T) {
 	files := map[string]string{"access.log": exampleLog(), "limits.json": exampleLimits, "other.json": exampleOther}
 	got := runIn(t, files, "replay", "access.log", "-config", "limits.json")
 	require.Equal(t, call{exitOK, exampleReplay, ""}, got)
-	require.Equal(t, call{exitFound, exampleReplay, ""},
+	require.Equal(t, call{exitFound, exampleReplay, "denied: 128 of 3,860 requests (3.32 %), more than -max-denied 3.31 %\n"},
 		runIn(t, files, "replay", "access.log", "-config", "limits.json", "-max-denied", "3.31%"))
 	require.Equal(t, exitOK, runIn(t, files, "replay", "access.log", "-config", "limits.json", "-max-denied", "3.4%").code)
 
@@ -107,9 +107,9 @@ denied only by limits.json: 8 (0.21 %)
 rule    denied
 /login       8
 
-top clients  by rule  denied
-203.0.113.9  /login        6
-203.0.113.5  /login        2
+top clients     by rule  denied
+ip:203.0.113.9  /login        6
+ip:203.0.113.5  /login        2
 
 denied only by other.json: 0 (0.00 %)
 `
@@ -193,15 +193,23 @@ func TestReplayOddLogs(t *testing.T) {
 	require.Contains(t, got.out, `\x1b[31mx`)
 	require.Equal(t, "evil.log: line 1 is not in the combined log format: \\x1b[2J\\x1b]0;title\\a\n", got.err)
 
-	got = runIn(t, files, "replay", "order.log", "-config", "limits.json")
+	got = runIn(t, files, "replay", "order.log", "-config", "limits.json", "-late", "0s")
 	require.Contains(t, got.out, "3 requests are out of order, by up to 4s: decided at the latest time so far\n")
 	require.Contains(t, got.out, "12:00:05  2026-10-10 12:00:09\n", "the clock does not step back")
+	require.Contains(t, got.err, `warning: 3 of 5 requests (60.00 %) are late by more than 0s, by up to 4s: decided at the latest `+
+		`time so far; see -late`)
+	got = runIn(t, files, "replay", "order.log", "-config", "limits.json")
+	require.NotContains(t, got.out, "out of order")
+	require.Contains(t, got.out, "12:00:05  2026-10-10 12:00:09\n", "lines are put in order: 1, 3, 4, 5 and 9")
 
 	got = runIn(t, files, "replay", "long.log", "good.log", "-config", "limits.json")
 	require.Contains(t, got.out, "3 requests,")
 	require.Contains(t, got.out, "1 of 4 lines could not be read\n")
 	require.Contains(t, got.err, "long.log: line 2 is longer than 1048576 bytes: xxx")
-	require.LessOrEqual(t, len(got.err), 81)
+	first, warning, _ := strings.Cut(got.err, "\n")
+	require.LessOrEqual(t, len(first), 80)
+	require.Equal(t, "warning: rule \"/login\" met no request: no line has the endpoint \"/login\"\n"+
+		"warning: rule \"/search\" met no request: no line has the endpoint \"/search\"\n", warning)
 
 	// What cannot be written leaves no file, nor does a run that fails.
 	got = runIn(t, files, "replay", "evil.log", "-strict", "-config", "limits.json", "-decisions", "out")
@@ -384,4 +392,21 @@ func TestReplayEqualsWhatWasAnswered(t *testing.T) {
 	require.Greater(t, replayed, 100_000)
 	require.Greater(t, denied, replayed/10)
 	require.Less(t, denied, replayed*9/10)
+}
+
+// TestReplayMarkdown compares two files of rules for a pull request.
+func TestReplayMarkdown(t *testing.T) {
+	files := map[string]string{"access.log": exampleLog(), "limits.json": exampleLimits, "other.json": exampleOther,
+		"evil.csv": "time,client,path,ip\n1,a`|</td>@x,/login,1\n1,a`|</td>@x,/login,1\n1,a`|</td>@x,/login,1\n1,a`|</td>@x,/login,1\n"}
+	got := runIn(t, files, "replay", "access.log", "-config", "other.json", "-against", "limits.json", "-markdown")
+	require.Equal(t, call{exitOK, "### Rate limits: `limits.json` instead of `other.json`\n\n" +
+		"3,860 requests, 2026-10-10 12:00:00 to 2026-10-10 12:59:59 UTC.\n\n" + `|  | requests | share |
+|---|---:|---:|
+` + "| denied by `other.json` | 120 | 3.11 % |\n| denied by `limits.json` | 128 | 3.32 % |\n| **newly denied** | 8 | 0.21 % |\n" +
+		"| no longer denied | 0 | 0.00 % |\n\n| Newly denied | by rule | denied |\n|---|---|---:|\n" +
+		"| `ip:203.0.113.9` | `/login` | 6 |\n| `ip:203.0.113.5` | `/login` | 2 |\n\n", ""}, got)
+	got = runIn(t, files, "replay", "evil.csv", "-config", "limits.json", "-markdown")
+	require.Contains(t, got.out, "> **Warning:** rule \"/search\" met no request: no line has the endpoint \"/search\"\n\n")
+	require.Contains(t, got.out, "| `/login` | 4 | 1 | 25.00 % |\n| `/search` (shadow) | 0 | 0 | - |\n")
+	require.Contains(t, got.out, "| `a'\\|</td>@x` | `/login` | 1 |\n", "a name from a log stays in its cell")
 }

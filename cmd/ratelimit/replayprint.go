@@ -1,69 +1,16 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/replay"
 )
 
 // maxPrintedSpans is the largest number of lines in the table of the times at which requests were denied.
 const maxPrintedSpans = 24
-
-// A page collects lines of text, each truncated to a width in columns.
-type page struct {
-	strings.Builder
-	width int
-}
-
-// The method line adds one line of text to the page. It has the same parameters as fmt.Sprintf.
-func (p *page) line(format string, args ...any) {
-	p.WriteString(strings.TrimRight(fit(fmt.Sprintf(format, args...), p.width), " ") + "\n")
-}
-
-// The method table adds a table to the page. The first row is the header. The parameter left has indexes of
-// columns. The first column and these columns are aligned to the left, and their texts are truncated if the table
-// is wider than the page. All other columns are aligned to the right.
-func (p *page) table(rows [][]string, left ...int) {
-	widths := make([]int, len(rows[0]))
-	total := 2 * (len(widths) - 1)
-	for _, row := range rows {
-		for i, text := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(text))
-		}
-	}
-	for _, w := range widths {
-		total += w
-	}
-	shrinkable := append([]int{0}, left...)
-	for total > p.width {
-		widest := slices.MaxFunc(shrinkable, func(a, b int) int { return cmp.Compare(widths[a], widths[b]) })
-		if widths[widest] <= 8 {
-			break
-		}
-		widths[widest]--
-		total--
-	}
-	for _, row := range rows {
-		var b strings.Builder
-		for i, text := range row {
-			if i > 0 {
-				b.WriteString("  ")
-			}
-			if slices.Contains(shrinkable, i) {
-				fmt.Fprintf(&b, "%-*s", widths[i], fit(text, widths[i]))
-			} else {
-				fmt.Fprintf(&b, "%*s", widths[i], text)
-			}
-		}
-		p.line("%s", b.String())
-	}
-}
 
 // The function name returns the name of a client or a rule for printing. If the name is empty, it returns two
 // quotation marks.
@@ -99,7 +46,7 @@ func printReplay(t *terminal, r *replayJSON) error {
 		p.line("%s of %s lines could not be read", number(r.Log.Broken), number(r.Log.Lines))
 	}
 	if r.Backward > 0 {
-		p.line("%s requests are out of order, by up to %s: decided at the latest time so far", number(r.Backward), r.Back)
+		p.line("%s requests are out of order, by up to %s: decided at the latest time so far", number(r.Backward), span(r.Back))
 	}
 	if r.Unlimited > 0 {
 		p.line("%s requests have no rule", number(r.Unlimited))

@@ -6,8 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/replay"
 )
 
 var resetCommand = command{
@@ -18,15 +20,37 @@ ratelimit reset redis://127.0.0.1:6379 -config limits.json -name shop \
     -client alice -endpoint /search
 ratelimit reset -config limits.json -name shop -client alice
 ratelimit reset -config limits.json -name shop -ip 203.0.113.9 -rule /login
+ratelimit reset -config limits.json -name shop -client alice -dry-run
 `,
 	about: `
 Makes the keys of one client as good as new, by Reset of the library: in the
 rules that apply to -endpoint, or in those that -rule names, or in all rules.
-A budget that clients share is reset only if -rule names the rule. A process
-that remembers a denial may deny for one second more. The server is
-redis://127.0.0.1:6379/0 if none is given.
+Without -client, -ip is also the client that httplimit names by this address.
+A budget that clients share is reset only if -rule names the rule. The exit code
+is 1 if nothing had been used. A process that remembers a denial may deny for
+one second more. The server is redis://127.0.0.1:6379/0 if none is given.
 `,
 	run: runReset,
+}
+
+// A resetJSON is what the command reset prints with the flag -json.
+type resetJSON struct {
+	Server  string                `json:"server"`
+	Limiter string                `json:"limiter"`
+	DryRun  bool                  `json:"dryRun"`
+	Keys    int                   `json:"keys"` // number of keys that had used something, and were reset, or would be with -dry-run
+	Rules   []resetRow            `json:"rules"`
+	unused  ratelimit.Explanation // how the rules answer if nothing was used
+}
+
+// A resetRow is what the command reset prints with the flag -json for one rule.
+type resetRow struct {
+	Rule   string `json:"rule"`
+	Key    string `json:"key"`
+	Limit  int    `json:"limit"`
+	Before *int   `json:"leftBefore"` // null if the server does not say it
+	Now    *int   `json:"leftNow"`
+	Reset  bool   `json:"reset"` // false for a budget that clients share, unless -rule names the rule
 }
 
 func runReset(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
@@ -34,8 +58,11 @@ func runReset(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string)
 	req := requestFlags(fs)
 	rules := listFlag{}
 	fs.Var(&rules, "rule", "the `name` of a rule; may be repeated")
+	dryRun := fs.Bool("dry-run", false, "say what would be reset, and change nothing")
+	asJSON := fs.Bool("json", false, "print JSON")
+	ipv6 := fs.Int("ipv6", 64, "how many `bits` of an IPv6 address are one client, as IPv6Bits of httplimit")
 	how := newServerFlags(fs)
-	urls, err := parse(fs, args, 0, 1)
+	urls, err := parse(fs, args, 0, 1, "the server")
 	if err != nil {
 		return err
 	}
@@ -47,8 +74,22 @@ func runReset(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string)
 		return usageError("-name is missing: the name of the limiter, as WithName says")
 	case req.Client == "" && req.IP == "" && len(req.Attrs) == 0 && len(rules) == 0:
 		return usageError("-client, -ip, -attr or -rule is missing: whose limit to give back")
+	case *ipv6 < 32 || *ipv6 > 128:
+		return usageError(fmt.Sprintf("-ipv6 is %d: must be from 32 to 128", *ipv6))
 	}
-	if _, _, err := loadRules(*config); err != nil { // reports errors in the file of rules before connecting to the server
+	if err := meant(req, *ipv6); err != nil {
+		return err
+	}
+	_, l, err := loadRules(*config) // reports errors in the file of rules before connecting to the server
+	if err != nil {
+		return err
+	}
+	look, err := toReset(t, l, req)
+	if err != nil {
+		return err
+	}
+	unused, err := l.Explain(ctx, *look)
+	if err != nil {
 		return err
 	}
 	s, err := how.connect(ctx, urls)
@@ -56,44 +97,192 @@ func runReset(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string)
 		return err
 	}
 	defer s.close()
-	_, l, err := loadRules(*config, ratelimit.WithStore(s.store), ratelimit.WithName(*how.name))
-	if err != nil {
+	if _, l, err = loadRules(*config, ratelimit.WithStore(s.store), ratelimit.WithName(*how.name)); err != nil {
 		return err
 	}
-	req.Costs = oneOfEach(allRules(l))
-	before, err := s.explain(ctx, l, req)
-	if err != nil {
+	out := resetJSON{Server: s.address, Limiter: *how.name, DryRun: *dryRun, unused: unused}
+	if err := s.resetAll(ctx, l, req, look, &out); err != nil {
 		return err
 	}
-	if err := s.reset(ctx, l, req); err != nil {
-		return err
-	}
-	after, err := s.explain(ctx, l, req)
-	if err != nil {
-		return err
-	}
-	return printReset(t, s.address, before, after)
+	return out.print(ctx, t, s, req, *asJSON)
 }
 
-// printReset prints the address of the server and, for each rule, how many units were left before and after a reset.
-func printReset(t *terminal, address string, before, after ratelimit.Explanation) error {
-	if len(before.Rules) == 0 {
-		fmt.Fprintf(t.out, "%s: reset in all rules whose keys are made of what was given\n", address)
-		return nil
+// print prints what was reset. If nothing had been used, it returns errFound, or an error if the limiter has no key at all.
+func (out *resetJSON) print(ctx context.Context, t *terminal, s *server, req *ratelimit.Request, asJSON bool) error {
+	unknown := slices.ContainsFunc(out.Rules, func(r resetRow) bool { return r.Reset && r.Before == nil })
+	nothing := out.Keys == 0 && !unknown
+	if nothing {
+		if err := s.checkName(ctx, out.Limiter); err != nil {
+			return err
+		}
 	}
+	var err error
+	switch {
+	case asJSON:
+		err = t.printJSON(out)
+	case nothing:
+		_, err = fmt.Fprintf(t.out, "%s: nothing to reset: %s has used nothing in %s of limiter %s\n",
+			s.address, whoIs(req), countText(len(out.Rules), "rule"), plain(out.Limiter))
+	default:
+		err = printReset(t, out)
+	}
+	if err == nil && nothing {
+		return errFound
+	}
+	return err
+}
+
+// whoIs returns a text that says whose limits a request would use.
+func whoIs(req *ratelimit.Request) string {
+	switch {
+	case req.IP != "" && req.Client == "ip:"+req.IP:
+		return "address " + plain(req.IP)
+	case req.Client != "":
+		return "client " + plain(req.Client)
+	case req.IP != "":
+		return "address " + plain(req.IP)
+	}
+	return "the request"
+}
+
+// countText returns a number and a noun, such as "1 rule" or "2 rules".
+func countText(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return number(n) + " " + noun + "s"
+}
+
+// toReset returns a request that names the rules whose keys Reset would reset for the request req, so that Explain can say what
+// these keys have used. It returns an error if there is no such rule, and prints a note for a rule that is left out because the
+// request lacks a part of its key.
+func toReset(t *terminal, l *ratelimit.RateLimiter, req *ratelimit.Request) (*ratelimit.Request, error) {
+	look := *req
+	look.Costs = oneOfEach(allRules(l))
+	if req.Endpoint == "" && len(req.Rules) == 0 {
+		for _, r := range allRules(l) {
+			if r.Limiter == nil && lacking(req, r.Key) == "" && !shared(r.Key) {
+				look.Rules = append(look.Rules, r.Name)
+			}
+		}
+		if len(look.Rules) == 0 {
+			return nil, usageError(fmt.Sprintf("no rule limits by what is given alone: give also %s", missingParts(l, req)))
+		}
+		return &look, nil
+	}
+	for _, name := range req.Rules {
+		if !slices.ContainsFunc(allRules(l), func(r ratelimit.Rule) bool { return r.Name == name }) {
+			return nil, fmt.Errorf("no rule is called %s", quote(name))
+		}
+	}
+	e, err := l.Explain(context.Background(), look)
+	if err != nil {
+		return nil, err
+	}
+	var notes []string
+	meant := 0
+	for _, r := range e.Rules {
+		named := slices.Contains(req.Rules, r.Name)
+		switch flag := lacking(req, r.KeyType); {
+		case flag != "":
+			notes = append(notes, fmt.Sprintf("rule %s limits by %s: give %s", quote(r.Name), plain(string(r.KeyType)), flag))
+		case named || !shared(r.KeyType):
+			meant++
+		}
+	}
+	switch {
+	case meant == 0 && len(notes) > 0:
+		return nil, usageError(strings.Join(notes, "; "))
+	case meant == 0 && len(e.Rules) > 0:
+		return nil, usageError("only budgets that clients share apply: name the rule with -rule")
+	case meant == 0:
+		return nil, fmt.Errorf("no rule applies to %s", quote(req.Endpoint))
+	}
+	for _, note := range notes {
+		t.warn("note: not reset: %s", note)
+	}
+	return &look, nil
+}
+
+// shared reports whether keys of this type are not those of one client: no part of them says who sends a request.
+func shared(key ratelimit.KeyType) bool {
+	return !slices.ContainsFunc(replay.PartsOf(key), func(part string) bool { return part != "global" && part != "endpoint" })
+}
+
+// missingParts returns the flags that the request lacks for the keys of the rules.
+func missingParts(l *ratelimit.RateLimiter, req *ratelimit.Request) string {
+	var flags []string
+	for _, r := range allRules(l) {
+		if flag := lacking(req, r.Key); flag != "" && !slices.Contains(flags, flag) {
+			flags = append(flags, flag)
+		}
+	}
+	return strings.Join(append(flags, "-rule"), " or ")
+}
+
+// resetAll resets the keys of the request req, unless out.DryRun is set, and fills in out. The request look names the rules to
+// look at.
+func (s *server) resetAll(ctx context.Context, l *ratelimit.RateLimiter, req, look *ratelimit.Request, out *resetJSON) error {
+	before, err := s.explain(ctx, l, look)
+	if err != nil {
+		return err
+	}
+	after := before
+	if !out.DryRun {
+		if err := s.reset(ctx, l, req); err != nil {
+			return err
+		}
+		if after, err = s.explain(ctx, l, look); err != nil {
+			return err
+		}
+	}
+	for i := range before.Rules {
+		r := &before.Rules[i]
+		row := resetRow{Rule: r.Name, Key: r.Key, Limit: r.Rate.Requests}
+		named := slices.Contains(req.Rules, r.Name)
+		if row.Reset = lacking(req, r.KeyType) == "" && (named || !shared(r.KeyType)); !row.Reset && len(req.Rules)+len(req.Endpoint) == 0 {
+			continue // an additional rule, which applies to each request
+		}
+		if r.AnsweredBy != "uncounted" && r.AnsweredBy != "unheld" {
+			was, is := freeIn(before, i), freeIn(after, i)
+			row.Limit, row.Before, row.Now = r.Result.Limit, &was, &is
+			j := slices.IndexFunc(out.unused.Rules, func(x ratelimit.RuleExplanation) bool { return x.Name == r.Name })
+			if row.Reset && (j < 0 || was < freeIn(out.unused, j)) {
+				out.Keys++
+			}
+		}
+		out.Rules = append(out.Rules, row)
+	}
+	return nil
+}
+
+// printReset prints, for each rule, how many units were left before and after a reset.
+func printReset(t *terminal, out *resetJSON) error {
 	p := &page{width: t.width}
-	p.line("%s: reset", address)
+	verb := map[bool]string{false: "reset", true: "would reset"}[out.DryRun]
+	p.line("%s: %s %s of limiter %s", out.Server, verb, countText(out.Keys, "key"), plain(out.Limiter))
 	unknown := false
 	rows := [][]string{{"rule", "key", "left before", "now", "of"}}
-	for i, r := range before.Rules {
-		if r.AnsweredBy == "uncounted" || r.AnsweredBy == "unheld" {
-			rows = append(rows, []string{name(r.Name), name(r.Key), "-", "-", number(r.Rate.Requests)})
+	text := func(n *int) string {
+		if n == nil {
 			unknown = true
-			continue
+			return "-"
 		}
-		rows = append(rows, []string{name(r.Name), name(r.Key), number(freeIn(before, i)), number(freeIn(after, i)), number(r.Result.Limit)})
+		return number(*n)
+	}
+	for _, r := range out.Rules {
+		now := text(r.Now)
+		if out.DryRun {
+			now = "-"
+		}
+		rows = append(rows, []string{name(r.Rule), name(r.Key), text(r.Before), now, number(r.Limit)})
 	}
 	p.table(rows, 1)
+	for _, r := range out.Rules {
+		if !r.Reset {
+			p.line("%s: not reset, as clients share it; see -rule", name(r.Rule))
+		}
+	}
 	if unknown {
 		p.line("-: not known here, but reset too; see top")
 	}
@@ -130,17 +319,10 @@ func (s *server) reset(ctx context.Context, l *ratelimit.RateLimiter, req *ratel
 	return err
 }
 
-// The method explain returns how the rules that apply to the request req would answer this request. If the request names
-// no endpoint and no rules, the Explanation is empty.
+// The method explain returns how the rules that apply to the request req would answer this request.
 func (s *server) explain(ctx context.Context, l *ratelimit.RateLimiter, req *ratelimit.Request) (e ratelimit.Explanation, err error) {
-	if req.Endpoint == "" && len(req.Rules) == 0 {
-		return e, nil
-	}
 	err = s.within(ctx, func(ctx context.Context) (err error) {
 		e, err = l.Explain(ctx, *req)
-		if errors.Is(err, ratelimit.ErrUnknownRule) {
-			return nil // this error is not reported here, because the method Reset also returns it
-		}
 		return err
 	})
 	return e, err

@@ -110,7 +110,7 @@ func (f *simulateFlags) define(fs *flag.FlagSet) {
 func runSimulate(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
 	var f simulateFlags
 	f.define(fs)
-	if _, err := parse(fs, args, 0, 0); err != nil {
+	if _, err := parse(fs, args, 0, 0, ""); err != nil {
 		return err
 	}
 	given := make(map[string]bool)
@@ -140,12 +140,12 @@ func runSimulate(ctx context.Context, t *terminal, fs *flag.FlagSet, args []stri
 	}
 	if f.svg != "" {
 		figure := s.figure(outcomes)
-		if err := save(f.svg, figure.WriteSVG); err != nil {
+		if err := t.save(f.svg, figure.WriteSVG); err != nil {
 			return fmt.Errorf("-svg is %q: %w", f.svg, err)
 		}
 	}
 	if f.html != "" {
-		if err := save(f.html, func(w io.Writer) error { return s.writePage(w, outcomes) }); err != nil {
+		if err := t.save(f.html, func(w io.Writer) error { return s.writePage(w, outcomes) }); err != nil {
 			return fmt.Errorf("-html is %q: %w", f.html, err)
 		}
 	}
@@ -157,7 +157,7 @@ func runSimulate(ctx context.Context, t *terminal, fs *flag.FlagSet, args []stri
 	}
 	text := s.table(outcomes)
 	if f.chart {
-		text += "\n" + s.textChart(outcomes, t.width)
+		text += "\n" + s.textChart(outcomes, t.chartWidth())
 	}
 	_, err = io.WriteString(t.out, text)
 	return err

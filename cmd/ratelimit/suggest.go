@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/accesslog"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/suggest"
+	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/topk"
 )
 
 var suggestCommand = command{
@@ -22,15 +24,19 @@ var suggestCommand = command{
 	summary: "limits that would have denied few of the requests in a log",
 	examples: `
 ratelimit suggest access.log
-ratelimit suggest access.log -share 0% -per 1h -n 5
+ratelimit suggest access.log -share 0.1% -per 1h -n 5
 ratelimit suggest access.log -clients 1% -algorithm FixedWindow -o limits.json
 ratelimit suggest access.log -key ip -json
 `,
 	about: `
 Finds, for the endpoints with the most requests and for all others together, the
-smallest limit of each client that would have denied at most -share of the
-requests for that endpoint, and at most -clients of its clients. Then it prints
-rules in shadow mode: they deny nothing until you remove "mode".
+smallest limit of each client that would have denied at most -clients of its
+clients, and at most -share of its requests. Without both, it is 1 % of the
+clients: one that sends very much then does not decide what the limit is. It
+prints rules in shadow mode: they deny nothing until you remove "mode".
+
+Paths that differ by numbers, identifiers or rare names are grouped as routes,
+such as /users/{id}, unless -route or -group=false is given.
 
 Up to -requests requests are kept, of 24 bytes each. Of a larger log, it keeps
 those of a half of the clients, of a quarter, and so on.
@@ -49,6 +55,8 @@ type endpointJSON struct {
 // A suggestJSON is what the command suggest prints with the flag -json.
 type suggestJSON struct {
 	Log       logCount        `json:"log"`
+	Warnings  []string        `json:"warnings,omitempty"` // what makes the limits doubtful
+	Routes    []string        `json:"routes,omitempty"`   // routes as which paths are grouped
 	Per       string          `json:"per"`
 	Part      uint64          `json:"oneIn"` // N, if the sample keeps the requests of one client in N; 1 for all clients
 	Endpoints []endpointJSON  `json:"endpoints"`
@@ -61,12 +69,12 @@ type suggestFlags struct {
 	per                    time.Duration
 	n, maxKept             int
 	key, algorithm, output string
-	json                   bool
+	json, group            bool
 }
 
 func (f *suggestFlags) define(fs *flag.FlagSet) {
-	fs.Var(&f.share, "share", "deny at most this `share` of the requests (0.1% if -clients is missing)")
-	fs.Var(&f.clients, "clients", "deny at most this `share` of the clients, ever")
+	fs.Var(&f.share, "share", "deny at most this `share` of the requests")
+	fs.Var(&f.clients, "clients", "deny at most this `share` of the clients, ever (1% if -share is missing)")
 	fs.DurationVar(&f.per, "per", time.Minute, "the `time` that the limits are for")
 	fs.IntVar(&f.n, "n", 10, "how many `endpoints` get a rule of their own")
 	fs.StringVar(&f.key, "key", "user", "whose limit it is: user or ip, the `key` of the rules")
@@ -74,6 +82,7 @@ func (f *suggestFlags) define(fs *flag.FlagSet) {
 	fs.IntVar(&f.maxKept, "requests", 4_000_000, "how many requests to keep, at `most`")
 	fs.StringVar(&f.output, "o", "", "write the rules to this `file`")
 	fs.BoolVar(&f.json, "json", false, "print JSON")
+	fs.BoolVar(&f.group, "group", true, "group paths as routes")
 }
 
 // check returns a usageError if a flag has a value out of range.
@@ -97,7 +106,7 @@ func runSuggest(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 	var f suggestFlags
 	f.define(fs)
 	logs := newLogFlags(fs)
-	paths, err := parse(fs, args, 1, 1000)
+	paths, err := parse(fs, args, 1, 1000, "the log")
 	if err != nil {
 		return err
 	}
@@ -108,22 +117,16 @@ func runSuggest(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 		return usageError(fmt.Sprintf("-field has cost:%s: must be cost, as the limits found are for one unit", units[0]))
 	}
 	if f.share.share == nil && f.clients.share == nil {
-		_ = f.share.Set("0.1%")
+		_ = f.clients.Set("1%")
 	}
-	sample := suggest.NewSample(f.maxKept)
+	f.group = f.group && len(logs.routes) == 0
 	var out suggestJSON
-	out.Log, err = logs.read(ctx, t, paths, func(e *accesslog.Entry) error {
-		r := suggest.Request{Time: e.Time, Client: e.Client, Endpoint: e.Endpoint, Cost: e.Cost}
-		if f.key == "ip" {
-			r.Client = e.IP
-		}
-		sample.Add(&r)
-		return nil
-	})
+	sample, err := f.read(ctx, t, logs, paths, &out)
 	if err != nil {
 		return err
 	}
-	out.Part, out.Per = sample.Part(), f.per.String()
+	strict := logs.warnOf(t, out.Warnings)
+	out.Part, out.Per = sample.Part(), span(f.per)
 	goal := suggest.Goal{Requests: f.share.of, Clients: f.clients.of}
 	for _, g := range sample.Groups(f.n) {
 		e := endpointJSON{g.Endpoint, g.Requests, g.Clients, make(map[ratelimit.Algorithm]int)}
@@ -137,14 +140,65 @@ func runSuggest(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 	config := configOf(out.Endpoints, ratelimit.Algorithm(f.algorithm), f.per, f.key)
 	out.Config = config
 	if f.output != "" {
-		if err := save(f.output, func(w io.Writer) error { _, err := w.Write(config); return err }); err != nil {
+		if err := t.save(f.output, func(w io.Writer) error { _, err := w.Write(config); return err }); err != nil {
 			return err
 		}
 	}
 	if f.json {
-		return t.printJSON(out)
+		err = t.printJSON(out)
+	} else {
+		err = printSuggestions(t, &out, &f.share, &f.clients, f.output == "")
 	}
-	return printSuggestions(t, &out, &f.share, &f.clients, f.output == "")
+	return cmp.Or(err, strict)
+}
+
+// heavy is the share of all requests, in percent, above which a client is named in a warning.
+const heavy = 20
+
+// read reads the logs, and fills in out.Log, out.Warnings and out.Routes.
+func (f *suggestFlags) read(ctx context.Context, t *terminal, logs *logFlags, paths []string, out *suggestJSON) (*suggest.Sample, error) {
+	sample, routes, clients := suggest.NewSample(f.maxKept), new(suggest.Routes), topk.New(1000)
+	empty := 0
+	var err error
+	out.Log, err = logs.read(ctx, t, paths, func(e *accesslog.Entry) error {
+		r := suggest.Request{Time: e.Time, Client: e.Client, Endpoint: e.Endpoint, Cost: e.Cost}
+		if f.key == "ip" {
+			r.Client = e.IP
+		}
+		if f.group {
+			r.Endpoint = routes.Of(r.Endpoint)
+		}
+		if r.Client == "" {
+			empty++
+		}
+		clients.Add(r.Client, 1)
+		sample.Add(&r)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Warnings = logs.doubts(&out.Log)
+	if empty*inDoubt > out.Log.kept {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s of %s requests have no %s: they count as one client; see -field %s=COLUMN",
+			number(empty), number(out.Log.kept), fieldName(f.key), fieldName(f.key)))
+	}
+	for _, c := range clients.Top(100 / heavy) {
+		if n := c.Count - c.Error; n*100 > uint64(out.Log.kept)*heavy && c.Name != "" {
+			out.Warnings = append(out.Warnings, fmt.Sprintf("client %s sends %s of the requests: a limit by -share follows it, one by -clients does not",
+				name(c.Name), percent(n, uint64(out.Log.kept))))
+		}
+	}
+	if f.group {
+		out.Routes = append(routes.Names(), sample.GroupRare()...)
+		slices.Sort(out.Routes)
+		out.Routes = slices.Compact(out.Routes)
+	}
+	if n := len(out.Routes); n > 0 {
+		t.warn("note: paths are grouped as %s, such as %s: replay the rules with -route, or keep the paths with -group=false",
+			countText(n, "route"), plain(out.Routes[0]))
+	}
+	return sample, nil
 }
 
 func algorithmList() string {

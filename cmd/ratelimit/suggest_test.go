@@ -13,7 +13,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/suggest"
 )
 
-const exampleSuggest = `smallest limit of a client in 1m0s that would have denied at most
+const exampleSuggest = `smallest limit of a client in 1m that would have denied at most
 5 % of the requests for the endpoint
 
 endpoint  requests  clients  token  leaky  fixed  counter  log
@@ -152,4 +152,39 @@ func TestPlainJSON(t *testing.T) {
 	got := plainJSON([]byte(text))
 	require.Regexp(t, `^{"a": "ü\\u009b\\u007f\\u202e\\udb40\\udc01"}\n$`, string(got))
 	require.JSONEq(t, text, string(got))
+}
+
+// TestSuggestIgnoresTheAbuser has 300 people, and one program that sends 39 % of the requests: 20 each second.
+func TestSuggestIgnoresTheAbuser(t *testing.T) {
+	var log strings.Builder
+	log.WriteString("time,client,path\n")
+	for second := range 600 {
+		for i := range 20 {
+			fmt.Fprintf(&log, "%d.%03d,scraper,/items/%d\n", 1791633600+second, i*50, second*20+i)
+		}
+		for i := range 31 {
+			fmt.Fprintf(&log, "%d.999,person%d,/items/%d\n", 1791633600+second, (second*31+i)%300, i)
+		}
+	}
+	files := map[string]string{"attack.csv": log.String()}
+	got := runIn(t, files, "suggest", "attack.csv", "-json")
+	require.Equal(t, exitOK, got.code)
+	var out suggestJSON
+	require.NoError(t, json.Unmarshal([]byte(got.out), &out))
+	require.Len(t, out.Endpoints, 1, "paths are grouped")
+	require.Equal(t, "/items/{id}", out.Endpoints[0].Endpoint)
+	require.Less(t, out.Endpoints[0].Limits[ratelimit.AlgorithmSlidingWindowLog], 20, "what people need")
+	require.Equal(t, "warning: client scraper sends 39.22 % of the requests: a limit by -share follows it, one by -clients does not\n",
+		strings.SplitAfter(got.err, "\n")[1])
+	require.Contains(t, got.err, "note: paths are grouped as 1 route, such as /items/{id}: replay the rules with -route")
+
+	got = runIn(t, files, "suggest", "attack.csv", "-json", "-share", "0.1%", "-strict")
+	require.Equal(t, exitFound, got.code, "by -strict")
+	require.NoError(t, json.Unmarshal([]byte(got.out), &out))
+	require.Greater(t, out.Endpoints[0].Limits[ratelimit.AlgorithmSlidingWindowLog], 1000, "the limit follows the program")
+	got = runIn(t, files, "suggest", "attack.csv", "-json", "-group=false", "-n", "3")
+	require.NoError(t, json.Unmarshal([]byte(got.out), &out))
+	require.Len(t, out.Endpoints, 4)
+	got = runIn(t, files, "suggest", "attack.csv", "-key", "ip")
+	require.Contains(t, got.err, "30,600 of 30,600 requests have no ip: they count as one client; see -field ip=COLUMN")
 }

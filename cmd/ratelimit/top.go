@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -43,7 +42,9 @@ type topJSON struct {
 	Time   time.Time `json:"time"`
 	Keys   int       `json:"keys"`   // number of keys whose state was read
 	Others int       `json:"others"` // number of keys in the server to which no rule belongs
-	Rules  []topRule `json:"rules"`
+	// Limiters has, by the name of the limiter, how many of the Others there are.
+	Limiters map[string]int `json:"limiters,omitempty"`
+	Rules    []topRule      `json:"rules"`
 }
 
 // A topRule is what the command top prints with the flag -json for one rule of a limiter.
@@ -76,6 +77,7 @@ type watch struct {
 	maxKeys int      // largest number of keys to print for each rule
 	count   int64
 	pause   time.Duration
+	partly  func(*topJSON) // gets what was found so far, if reading takes long; may be nil
 }
 
 // lookTogether is the largest number of keys whose states are read by one call of a Redis script.
@@ -84,12 +86,12 @@ const lookTogether = 20
 func runTop(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
 	config := fs.String("config", "", "the `file` of rules")
 	n := fs.Int("n", 10, "how many `keys` of each rule")
-	every := fs.Duration("every", -1, "how `often`; 0 is once (2s in a terminal, once in a pipe)")
+	every := everyFlag(fs)
 	count := fs.Int("count", 200, "how many `names` a step of SCAN looks at")
 	pause := fs.Duration("pause", 5*time.Millisecond, "the shortest `pause` after a step")
 	asJSON := fs.Bool("json", false, "print JSON, once")
 	how := newServerFlags(fs)
-	urls, err := parse(fs, args, 0, 1)
+	urls, err := parse(fs, args, 0, 1, "the server")
 	if err != nil {
 		return err
 	}
@@ -111,37 +113,76 @@ func runTop(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) e
 		return err
 	}
 	defer w.close()
-	live := isTerminal(t.out)
+	live := t.isTerminal()
 	if *every < 0 && live {
 		*every = 2 * time.Second
 	}
+	if *every <= 0 || *asJSON {
+		return w.once(ctx, t, *asJSON)
+	}
+	return w.again(ctx, t, *every)
+}
+
+// once reads the states once, and prints them.
+func (w *watch) once(ctx context.Context, t *terminal, asJSON bool) error {
+	found, err := w.pass(ctx)
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		err = t.printJSON(found)
+	default:
+		err = printTop(t, found, false)
+	}
+	if err == nil && found.Keys == 0 && w.name != "" {
+		err = w.checkName(ctx, w.name)
+	}
+	return err
+}
+
+// again reads and prints the states until the user presses Ctrl-C. If the server fails after the first page, it says so, and
+// tries again. While it reads many keys for the first page, it shows those that it has read.
+func (w *watch) again(ctx context.Context, t *terminal, every time.Duration) error {
+	live := t.isTerminal()
+	if live {
+		w.partly = func(found *topJSON) {
+			found.Time = time.Now().UTC()
+			_ = printTop(t, found, true)
+			fmt.Fprintln(t.out, "reading ...")
+		}
+	}
 	for first := true; ; first = false {
 		found, err := w.pass(ctx)
+		w.partly = nil
 		switch {
 		case ctx.Err() != nil && !first:
 			return nil // the user pressed Ctrl-C after a page was printed
+		case err != nil && first:
+			return err
 		case err != nil:
-			return err
-		case *asJSON:
-			return t.printJSON(found)
+			_, err = fmt.Fprintf(t.out, "%v: trying again\n", err)
+		default:
+			err = printTop(t, found, live)
 		}
-		if err := printTop(t, found, live && *every > 0); err != nil || *every <= 0 {
+		if err != nil {
 			return err
 		}
-		if !sleep(ctx, *every) {
+		if !sleep(ctx, every) {
 			return nil
 		}
 	}
 }
 
-// isTerminal reports whether the writer w writes to a terminal.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+// everyFlag defines the flag -every. Its value is negative if it is not given.
+func everyFlag(fs *flag.FlagSet) *time.Duration {
+	every := time.Duration(-1)
+	fs.Func("every", "how `often`; 0 is once (2s in a terminal, once in a pipe)", func(text string) (err error) {
+		if every, err = time.ParseDuration(text); err == nil && every < 0 {
+			err = errors.New("must not be negative")
+		}
+		return err
+	})
+	return &every
 }
 
 // sleep waits for the duration d, and then returns true. If ctx ends before that, sleep returns false at once.
@@ -200,7 +241,8 @@ func afterName(r *ratelimit.Rule) string {
 
 // The method pass reads the states of all keys in the Redis server once.
 func (w *watch) pass(ctx context.Context) (*topJSON, error) {
-	found := &topJSON{Server: w.address, Rules: []topRule{}}
+	found := &topJSON{Server: w.address, Rules: []topRule{}, Limiters: make(map[string]int)}
+	shown := time.Now()
 	at := make(map[string]int) // index in found.Rules of each rule, by the name of the rule
 	for cursor := uint64(0); ; {
 		began := time.Now()
@@ -221,10 +263,14 @@ func (w *watch) pass(ctx context.Context) (*topJSON, error) {
 			r, ok := w.rule(&s)
 			if !ok {
 				found.Others++
+				found.Limiters[limiterOf(&s)]++
 				continue
 			}
 			s.Ask.Rate, s.Ask.Warmup, s.Ask.Penalty = r.Rate, r.Warmup, r.Penalty
 			states = append(states, s)
+		}
+		if err := w.tiers(ctx, states); err != nil {
+			return nil, err
 		}
 		for part := range slices.Chunk(states, lookTogether) {
 			if err := w.look(ctx, part, found, at); err != nil {
@@ -233,6 +279,10 @@ func (w *watch) pass(ctx context.Context) (*topJSON, error) {
 		}
 		if cursor == 0 {
 			break
+		}
+		if w.partly != nil && time.Since(shown) > time.Second/2 {
+			shown = time.Now()
+			w.partly(found)
 		}
 		if !sleep(ctx, max(w.pause, time.Since(began))) {
 			return nil, errors.New("interrupted")
@@ -257,6 +307,7 @@ func (w *watch) look(ctx context.Context, states []redisstore.Stored, found *top
 	switch {
 	case foreign && len(states) == 1:
 		found.Others++
+		found.Limiters[limiterOf(&states[0])]++
 		return nil
 	case foreign:
 		for i := range states {
@@ -309,16 +360,16 @@ func (r *topRule) add(k topKey, maxKeys int) {
 func printTop(t *terminal, found *topJSON, over bool) error {
 	p := &page{width: t.width}
 	if over {
-		p.WriteString("\x1b[H\x1b[2J") // moves the cursor to the top left and clears the screen
+		p.WriteString(clearScreen)
 	}
-	p.line("%s, %s UTC: %s keys", found.Server, found.Time.Format(timeFormat), number(found.Keys))
+	p.line("%s, %s UTC: %s", found.Server, found.Time.Format(timeFormat), countText(found.Keys, "key"))
 	if found.Others > 0 {
-		p.line("%s keys belong to no rule of the file", number(found.Others))
+		p.line("%s to no rule of the file: %s", belong(found.Others), listOf(found.Limiters))
 	}
 	for _, r := range found.Rules {
 		p.line("")
 		limit := strings.TrimSpace(r.Algorithm + " " + r.RateText + " " + r.Unit)
-		p.line("%s: %s, %s keys", name(r.Rule), limit, number(r.Keys))
+		p.line("%s: %s, %s", name(r.Rule), limit, countText(r.Keys, "key"))
 		rows := [][]string{{"key", "left", "of", "denied for", "as new after"}}
 		for _, k := range r.Top {
 			denied := "-"
@@ -334,6 +385,14 @@ func printTop(t *terminal, found *topJSON, over bool) error {
 	}
 	_, err := io.WriteString(t.out, p.String())
 	return err
+}
+
+// belong returns a text such as "1 key belongs" or "2 keys belong".
+func belong(n int) string {
+	if n == 1 {
+		return "1 key belongs"
+	}
+	return countText(n, "key") + " belong"
 }
 
 // rounded returns the duration d, rounded up to tenths of a second.

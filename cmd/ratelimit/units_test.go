@@ -87,7 +87,8 @@ a            tokens        2
 
 denied only by shadows.json: 0 (0.00 %)
 
-shadows.json: tokens: 1 requests not judged: no tokens, see -field cost:token...
+shadows.json: tokens: 1 requests not judged: no tokens, see -field
+  cost:tokens=COLUMN
 shadows.json: at once: 5 requests not judged: no log says how long they ran
 `, ""}, got)
 
@@ -137,7 +138,7 @@ granted
 rule "requests" grants
   match  exact "/v1/chat"
   key    user "a"
-  limit  TokenBucket 60/m, at most 120 in 1m0s
+  limit  TokenBucket 60/m, at most 119 in any 1m
   state  unused: 59 of 60 left, granted
          as new after 1s
 
@@ -156,7 +157,7 @@ rule "at once" is not asked
 rule "small" is in advise mode, and would grant
   match  exact "/v1/chat"
   key    user "a"
-  limit  TokenBucket 10/m, at most 20 in 1m0s
+  limit  TokenBucket 10/m, at most 19 in any 1m
   state  unused: 9 of 10 left, granted
          as new after 6s
 `, ""}, got)
@@ -171,7 +172,7 @@ denied, again after 20m56s
 rule "tokens" denies
   match  exact "/v1/chat"
   key    user "a"
-  limit  TokenBucket 20000/h tokens, at most 40000 in 1h0m0s
+  limit  TokenBucket 20000/h tokens, at most 39999 in any 1h
   state  used before: 2022 of 20000 left, denied, again after 20m56s
          as new after 53m56s
 `)

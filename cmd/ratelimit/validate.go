@@ -6,6 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,12 +26,14 @@ var validateCommand = command{
 	examples: `
 ratelimit validate limits.json
 ratelimit validate -cost /export=50 -cost /chat=tokens:8000 limits.json
-ratelimit validate -ignore RL002,RL007 -format github limits.json
+ratelimit validate -ignore RL002,/login:RL001 -format github limits.json
+ratelimit validate conf/ -
 `,
 	about: `
 Reports every problem at once, with line and column. A file without problems is
-checked for what is valid, but may surprise. Each finding has a code that stays
-the same:
+checked for what is valid, but may surprise. Of a directory, it reads all files
+whose names end in .json; "-" is the standard input. -ignore leaves out a code,
+or with RULE:CODE that of one rule. Each finding has a code that stays the same:
 
 ` + codeTable() + `
 The exit code is 1 if there is a problem or a warning. Notes do not change it.
@@ -58,14 +64,14 @@ type report struct {
 // problemCode is the code of every problem. A file with a problem is invalid.
 const problemCode = "RL000"
 
-func runValidate(_ context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
+func runValidate(_ context.Context, t *terminal, flags *flag.FlagSet, args []string) error {
 	costs := make(endpointCosts)
-	fs.Var(costs, "cost", "the most units that a request takes, as `endpoint=units` or endpoint=unit:units; may be repeated")
-	maxKeys := fs.Int("max-keys", 1<<20, "the largest `number` of keys of the limiter, as WithMaxKeys says")
-	ignore := fs.String("ignore", "", "`codes` that are not reported, with commas between them")
-	format := fs.String("format", "text", "`form` of the reports: text, json, or github for annotations")
-	asJSON := fs.Bool("json", false, "the same as -format json")
-	files, err := parse(fs, args, 1, 1000)
+	flags.Var(costs, "cost", "the most units that a request takes, as `endpoint=units` or endpoint=unit:units; may be repeated")
+	maxKeys := flags.Int("max-keys", 1<<20, "the largest `number` of keys of the limiter, as WithMaxKeys says")
+	ignore := flags.String("ignore", "", "`codes` that are not reported, with commas between them; RULE:CODE is that of one rule")
+	format := flags.String("format", "text", "`form` of the reports: text, json, or github for annotations")
+	asJSON := flags.Bool("json", false, "the same as -format json")
+	files, err := parse(flags, args, 1, 1000, "the file of rules")
 	if err != nil {
 		return err
 	}
@@ -83,14 +89,20 @@ func runValidate(_ context.Context, t *terminal, fs *flag.FlagSet, args []string
 	if err != nil {
 		return err
 	}
+	files, unread := filesIn(files)
 	reports := []report{}
-	var unread []error
+	names := make(map[string]bool) // of rules for which -ignore has a code, and which a file has
 	for _, path := range files {
-		found, err := validate(path, lint.Options{MaxKeys: *maxKeys, Costs: costs})
+		found, err := validate(t, path, lint.Options{MaxKeys: *maxKeys, Costs: costs}, names)
 		if err != nil {
 			unread = append(unread, err)
 		}
-		reports = append(reports, slices.DeleteFunc(found, func(r report) bool { return ignored[r.Code] })...)
+		reports = append(reports, slices.DeleteFunc(found, func(r report) bool { return ignored[r.Code] || ignored[r.Rule+":"+r.Code] })...)
+	}
+	for _, text := range slices.Sorted(maps.Keys(ignored)) {
+		if i := strings.LastIndexByte(text, ':'); i >= 0 && !names[text[:i]] && len(unread) == 0 {
+			return usageError(fmt.Sprintf("-ignore has %q, but no file has a rule %q", plain(text), plain(text[:i])))
+		}
 	}
 	if err := errors.Join(append(unread, printReports(t.out, reports))...); err != nil {
 		return err
@@ -99,7 +111,7 @@ func runValidate(_ context.Context, t *terminal, fs *flag.FlagSet, args []string
 		return errFound
 	}
 	if *format == "text" {
-		fmt.Fprintf(t.out, "ok: %d of %d files, %d notes\n", len(files), len(files), len(reports))
+		fmt.Fprintf(t.out, "ok: %d of %s, %s\n", len(files), countText(len(files), "file"), countText(len(reports), "note"))
 	}
 	return nil
 }
@@ -110,19 +122,61 @@ func ignoredCodes(text string) (map[string]bool, error) {
 		if code = strings.TrimSpace(code); code == "" {
 			continue
 		}
-		if !slices.ContainsFunc(lint.Codes(), func(c lint.Code) bool { return c.Code == code }) {
-			return nil, usageError(fmt.Sprintf("-ignore has %q, which is no code", code))
+		known := code[strings.LastIndexByte(code, ':')+1:]
+		if !slices.ContainsFunc(lint.Codes(), func(c lint.Code) bool { return c.Code == known }) {
+			return nil, usageError(fmt.Sprintf("-ignore has %q, which is no code", known))
 		}
 		ignored[code] = true
 	}
 	return ignored, nil
 }
 
+// filesIn returns the given files. In place of a directory, it returns the files in it whose names end in .json.
+func filesIn(paths []string) (files []string, unread []error) {
+	for _, path := range paths {
+		if info, err := os.Stat(path); path == "-" || err != nil || !info.IsDir() {
+			files = append(files, path)
+			continue
+		}
+		before := len(files)
+		err := filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() && strings.HasSuffix(name, ".json") {
+				files = append(files, name)
+			}
+			return err
+		})
+		switch {
+		case err != nil:
+			unread = append(unread, err)
+		case len(files) == before:
+			unread = append(unread, fmt.Errorf("%s: no file in it ends in .json", plain(path)))
+		}
+	}
+	return files, unread
+}
+
+// load reads the file of rules at path, or the standard input if path is "-", and makes a limiter from the rules.
+func load(t *terminal, path string, opts ...ratelimit.Option) (*configfile.File, *ratelimit.RateLimiter, error) {
+	if path != "-" {
+		return loadRules(path, opts...)
+	}
+	text, err := io.ReadAll(t.in)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := configfile.Parse("-", text)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := f.New(opts...)
+	return f, l, err
+}
+
 // validate returns the problems and findings in the file at path. It returns an error if it cannot read the file. A
-// problem in a file that it can read is no error.
-func validate(path string, o lint.Options) ([]report, error) {
+// problem in a file that it can read is no error. It adds the names of the rules to the map names.
+func validate(t *terminal, path string, o lint.Options, names map[string]bool) ([]report, error) {
 	// Some rules do not say what happens while a store fails. They get FailClosed, a policy about which lint has no finding.
-	f, l, err := loadRules(path, ratelimit.WithFailurePolicy(ratelimit.FailClosed))
+	f, l, err := load(t, path, ratelimit.WithFailurePolicy(ratelimit.FailClosed))
 	if err != nil {
 		reports := problemsOf(err)
 		if f == nil && (reports == nil || reports[0].Line == 0) {
@@ -150,11 +204,12 @@ func validate(path string, o lint.Options) ([]report, error) {
 		}
 		reports = append(reports, report{path, line, column, found.Code, string(found.Severity), name, found.Message, found.Advice})
 	}
-	var names []string
+	var all []string
 	for _, r := range allRules(l) {
-		names = append(names, r.Name)
+		all = append(all, r.Name)
+		names[r.Name] = true
 	}
-	for _, found := range lint.Overrides(f.Overrides(), names, time.Now()) {
+	for _, found := range lint.Overrides(f.Overrides(), all, time.Now()) {
 		line, column := f.Find("overrides[" + strconv.Itoa(found.Rule) + "]." + found.Field)
 		reports = append(reports, report{path, line, column, found.Code, string(found.Severity), "", found.Message, found.Advice})
 	}

@@ -8,12 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const good = `{"rules": [{"endpoint": "/search", "algorithm": "TokenBucket", "rate": "60/m"}]}`
+const good = `{"rules": [{"endpoint": "/search", "algorithm": "TokenBucket", "rate": "60/m"}],
+  "default": {"algorithm": "TokenBucket", "rate": "20/s"}}`
 
 const doubtful = `{"rules": [
   {"endpoint": "/login", "algorithm": "FixedWindow", "rate": "5/m", "key": "ip"},
   {"endpoint": "/day", "algorithm": "FixedWindow", "rate": "5/d", "onStoreError": "local"}
-]}`
+], "default": {"algorithm": "TokenBucket", "rate": "20/s", "onStoreError": "closed"}}`
 
 // gatewayRules has a rule of each kind that a gateway has, and what validate finds in them.
 const gatewayRules = `{"rules": [
@@ -21,10 +22,11 @@ const gatewayRules = `{"rules": [
   {"name": "tokens", "endpoint": "/chat", "unit": "tokens", "algorithm": "TokenBucket", "rate": "20000/h"},
   {"name": "at once", "endpoint": "/chat", "algorithm": "InFlight", "rate": "2000/1m"},
   {"name": "output", "endpoint": "/chat", "algorithm": "TokenBucket", "unit": "tokns", "rate": "9000/h"}
-]}`
+], "default": {"algorithm": "TokenBucket", "rate": "20/s"}}`
 
 // exemptRules has overrides, and what validate finds in them.
-const exemptRules = `{"rules": [{"endpoint": "/search", "algorithm": "TokenBucket", "rate": "60/m"}], "overrides": [
+const exemptRules = `{"rules": [{"endpoint": "/search", "algorithm": "TokenBucket", "rate": "60/m"}],
+  "default": {"algorithm": "TokenBucket", "rate": "20/s"}, "overrides": [
   {"client": "client", "effect": "exempt"},
   {"client": "client", "effect": "block", "note": "\u001b[2J"},
   {"ip": "0.0.0.0/0", "effect": "block"},
@@ -34,7 +36,7 @@ const exemptRules = `{"rules": [{"endpoint": "/search", "algorithm": "TokenBucke
 // monthRules has a rule that counts in windows of 30 days, and one that counts in months.
 const monthRules = `[{"endpoint": "/a", "algorithm": "FixedWindow", "rate": "1000/30d"},
   {"endpoint": "/b", "algorithm": "FixedWindow", "rate": "1000/month Europe/Berlin"},
-  {"endpoint": "/c", "algorithm": "FixedWindow", "rate": "1000/week"}]`
+  {"endpoint": "/c", "algorithm": "FixedWindow", "rate": "1000/week"}, {"endpoint": "*", "rate": "1000/h", "algorithm": "TokenBucket"}]`
 
 // joinLines returns the lines, each with its end.
 func joinLines(lines ...string) string { return strings.Join(lines, "\n") + "\n" }
@@ -53,38 +55,38 @@ func TestValidate(t *testing.T) {
 		args []string
 		want call
 	}{
-		{[]string{"good.json"}, call{exitOK, "ok: 1 of 1 files, 0 notes\n", ""}},
+		{[]string{"good.json"}, call{exitOK, "ok: 1 of 1 file, 0 notes\n", ""}},
 		{[]string{"doubtful.json"}, call{exitFound, joinLines(
-			`doubtful.json:2:26: RL001 warning: "/login" grants 10 attempts within 1m0s around the edge of its window, twice its limit`,
+			`doubtful.json:2:26: RL001 warning: "/login" grants 10 attempts within 1m around the edge of its window, twice its limit`,
 			`    use SlidingWindowLog, which holds its limit in every window`,
-			`doubtful.json:3:24: RL002 note: "/day" grants up to 10 within 24h0m0s, around the edge of its window`,
+			`doubtful.json:3:24: RL002 note: "/day" grants up to 10 within 1d, around the edge of its window`,
 			`    use SlidingWindowCounter or TokenBucket if that is too much`,
 			`doubtful.json:3:67: RL009 warning: while the store is down, each process grants the whole limit of "/day"`,
 			`    say how many processes share the store: "local:4"`,
 		), ""}},
 		{[]string{"-ignore", "RL002", "month.json"}, call{exitOK, joinLines(
-			`month.json:1:49: RL017 note: the windows of "/a" last 720h0m0s and begin at multiples of that since 1970, not with a month`,
+			`month.json:1:49: RL017 note: the windows of "/a" last 30d and begin at multiples of that since 1970, not with a month`,
 			`    write "1000/month" if the windows of a calendar are meant`,
-			`month.json:3:50: RL017 note: the windows of "/c" last 168h0m0s and begin at multiples of that since 1970, not with a week`,
+			`month.json:3:50: RL017 note: the windows of "/c" last 7d and begin at multiples of that since 1970, not with a week`,
 			`    write "1000/week UTC" if the windows of a calendar are meant`,
-			`ok: 1 of 1 files, 2 notes`,
+			`ok: 1 of 1 file, 2 notes`,
 		), ""}},
 		{[]string{"-ignore", "RL001, RL009", "doubtful.json"}, call{exitOK, joinLines(
-			`doubtful.json:3:24: RL002 note: "/day" grants up to 10 within 24h0m0s, around the edge of its window`,
+			`doubtful.json:3:24: RL002 note: "/day" grants up to 10 within 1d, around the edge of its window`,
 			`    use SlidingWindowCounter or TokenBucket if that is too much`,
-			`ok: 1 of 1 files, 1 notes`,
+			`ok: 1 of 1 file, 1 note`,
 		), ""}},
 		{[]string{"doubtful.json", "-format=github", "-ignore", "RL009"}, call{exitFound, joinLines(
-			`::warning file=doubtful.json,line=2,col=26,title=RL001::"/login" grants 10 attempts within 1m0s around the edge of `+
+			`::warning file=doubtful.json,line=2,col=26,title=RL001::"/login" grants 10 attempts within 1m around the edge of `+
 				`its window, twice its limit%0Ause SlidingWindowLog, which holds its limit in every window`,
-			`::notice file=doubtful.json,line=3,col=24,title=RL002::"/day" grants up to 10 within 24h0m0s, around the edge of `+
+			`::notice file=doubtful.json,line=3,col=24,title=RL002::"/day" grants up to 10 within 1d, around the edge of `+
 				`its window%0Ause SlidingWindowCounter or TokenBucket if that is too much`,
 		), ""}},
 		{[]string{"-cost", "/search=61", "good.json"}, call{exitFound, joinLines(
 			`good.json:1:64: RL003 warning: a request for "/search" takes 61 units, but "/search" grants at most 60 at once`,
 			`    raise the burst, or split the request`,
 		), ""}},
-		{[]string{"-cost", "/search=tokens:9", "good.json"}, call{exitOK, "ok: 1 of 1 files, 0 notes\n", ""}},
+		{[]string{"-cost", "/search=tokens:9", "good.json"}, call{exitOK, "ok: 1 of 1 file, 0 notes\n", ""}},
 		{[]string{"-cost", "/chat=tokens:20001", "-cost", "/chat=tokens:20002", "-cost", "/chat=61", "units.json"}, call{exitFound, joinLines(
 			`units.json:2:88: RL003 warning: a request for "/chat" takes 61 units, but "requests" grants at most 60 at once`,
 			`    raise the burst, or split the request`,
@@ -97,20 +99,20 @@ func TestValidate(t *testing.T) {
 			`    is "tokens" meant? if the name is right, pass a cost in this unit by -cost`,
 		), ""}},
 		{[]string{"exempt.json"}, call{exitFound, joinLines(
-			`exempt.json:2:24: RL013 note: the exemption of the client "client" has no end`,
+			`exempt.json:3:24: RL013 note: the exemption of the client "client" has no end`,
 			`    say by "until" when it ends, if it does`,
-			`exempt.json:2:24: RL015 warning: the exemption of the client "client" never applies: overrides[1] decides in its place`,
+			`exempt.json:3:24: RL015 warning: the exemption of the client "client" never applies: overrides[1] decides in its place`,
 			`    remove one of the two`,
-			`exempt.json:4:4: RL014 warning: the block of 0.0.0.0/0 is for everybody`,
+			`exempt.json:5:4: RL014 warning: the block of 0.0.0.0/0 is for everybody`,
 			`    give a longer prefix, or change the rules`,
-			`exempt.json:5:40: RL016 note: the block of the client "bob" has ended, and is left out`,
+			`exempt.json:6:40: RL016 note: the block of the client "bob" has ended, and is left out`,
 			`    remove it`,
 		), ""}},
 		{[]string{"no.json"}, call{exitFound,
 			"no.json:1:2: RL000 error: must have a name in double quotes here, but has the end of the file\n", ""}},
 		{[]string{"good.json", "missing.json"}, call{exitFailed, "", "ratelimit validate: missing.json: no such file or directory\n"}},
-		{[]string{"."}, call{exitFailed, "", "ratelimit validate: .: must be a regular file, but is a directory\n"}},
-		{nil, call{exitUsage, "", "ratelimit validate: an argument is missing\nRun \"ratelimit validate -h\" for examples.\n"}},
+		{nil, call{exitUsage, "", "ratelimit validate: an argument is missing: the file of rules\n" +
+			"Run \"ratelimit validate -h\" for examples.\n"}},
 		{[]string{"-format", "xml", "good.json"}, call{exitUsage, "",
 			"ratelimit validate: -format is \"xml\": must be text, json or github\nRun \"ratelimit validate -h\" for examples.\n"}},
 		{[]string{"-max-keys", "0", "good.json"}, call{exitUsage, "",

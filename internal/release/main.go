@@ -4,8 +4,9 @@
 // First it packs each published module into a module proxy on disk, as the go command would pack the module
 // from a tag. The version is the one that the go.mod files require. Then it does what a user would do, in a
 // new module outside the repository, with an empty module cache. It gets the modules, builds all their
-// packages, compiles and tests the Go snippets of README.md, and builds and runs the examples. If an example
-// is a server, it sends requests until the server denies one, and then stops the server.
+// packages, installs and runs the program, compiles and tests the Go snippets of README.md, and builds and
+// runs the examples. If an example is a server, it sends requests until the server denies one, and then stops
+// the server.
 //
 // It uses the files that git tracks, as they are in the work tree. It runs the example that needs Redis only
 // if the environment variable REDIS_URL is set.
@@ -19,6 +20,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -56,6 +58,9 @@ func run(w io.Writer) error {
 		return err
 	}
 	if err := c.install(modules); err != nil {
+		return err
+	}
+	if err := c.installProgram(modules, filepath.Join(tmp, "bin")); err != nil {
 		return err
 	}
 	if err := writeSnippets(root, c.dir); err != nil {
@@ -117,6 +122,42 @@ func (c *consumer) install(modules []published) error {
 		}
 		if err := c.run("build", "-o", os.DevNull, m.Path+"/..."); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// program is the folder of the module whose program users install.
+const program = "cmd/ratelimit"
+
+// installProgram installs the program outside of any module, as a user does who has only Go, and runs it. It also runs it
+// without installing it.
+func (c *consumer) installProgram(modules []published, bin string) error {
+	i := slices.IndexFunc(modules, func(m published) bool { return m.dir == program })
+	if i < 0 {
+		return fmt.Errorf("no published module has the program in %s", program)
+	}
+	outside := consumer{dir: bin, env: append(slices.Clone(c.env), "GOBIN="+bin), out: c.out}
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		return err
+	}
+	if err := outside.run("install", modules[i].String()); err != nil {
+		return err
+	}
+	want := "ratelimit " + modules[i].Version.Version + " "
+	cmd := exec.CommandContext(context.Background(), filepath.Join(bin, "ratelimit"), "version")
+	installed, err := output(cmd)
+	if err != nil {
+		return err
+	}
+	ran, err := outside.capture("run", modules[i].String(), "version")
+	if err != nil {
+		return err
+	}
+	for _, got := range []string{installed, ran} {
+		fmt.Fprintf(c.out, "%s\n", got)
+		if !strings.HasPrefix(got, want) {
+			return fmt.Errorf("the program says that it is %q, not %q", got, want)
 		}
 	}
 	return nil

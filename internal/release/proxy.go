@@ -71,6 +71,9 @@ func publishedModules(root string) ([]published, error) {
 			return nil, fmt.Errorf("%s: the module is %s, not %s", name, file.Module.Mod.Path, want)
 		}
 		if !unpublished[dir] {
+			if len(file.Replace) > 0 {
+				return nil, fmt.Errorf("%s has replace directives: go install refuses the programs of such a module", name)
+			}
 			modules = append(modules, published{module.Version{Path: file.Module.Mod.Path}, dir})
 		}
 		for _, r := range file.Require {

@@ -93,6 +93,18 @@ func TestVersions(t *testing.T) {
 	assert.EqualError(t, err, "no go.mod file requires a version of "+rootPath)
 }
 
+// TestReplace has a published module that go install would refuse.
+func TestReplace(t *testing.T) {
+	root := clone(t)
+	name := filepath.Join(root, "cmd/ratelimit/go.mod")
+	text, err := os.ReadFile(name)
+	require.NoError(t, err)
+	text = append(text, "\nreplace "+rootPath+" => ../../\n"...)
+	require.NoError(t, os.WriteFile(name, text, 0o600))
+	_, err = publishedModules(root)
+	assert.EqualError(t, err, "cmd/ratelimit/go.mod has replace directives: go install refuses the programs of such a module")
+}
+
 // The files of TestSnippets, and what it writes of them.
 const (
 	testOfSnippet = `package a_test

@@ -1,5 +1,4 @@
-// Package accesslog reads requests from logs in the common or combined log format of web servers, in
-// JSON lines, or in CSV.
+// Package accesslog reads requests from the logs of web servers, proxies and load balancers, from JSON lines, and from CSV.
 //
 // A [Reader] needs memory for one line, however long the log is. It counts and skips lines that it cannot
 // read.
@@ -17,26 +16,15 @@ import (
 	"strconv"
 )
 
-// A Format is the format of the lines of a log.
-type Format string
-
-// The formats of a log. With Auto, the Reader guesses the format from the first line of the log.
-const (
-	Auto     Format = "auto"
-	Combined Format = "combined" // the common log format or the combined log format
-	JSON     Format = "json"     // one JSON object on each line
-	CSV      Format = "csv"      // one record of comma-separated values on each line
-)
-
 // MaxLine is the largest length of a line in bytes. A longer line counts as a line that cannot be read.
 const MaxLine = 1 << 20
 
 // An Entry is one request in a log.
 type Entry struct {
 	Time     int64             // time of the request in nanoseconds since the Unix epoch
-	Client   string            // name of the client that sent the request
-	Endpoint string            // path of the request without its query, or the text of a column such as "endpoint"
-	IP       string            // the address of the client
+	Client   string            // name of the client; if the log has only its address, "ip:" and the text of IP, as httplimit calls it
+	Endpoint string            // path of the request without its query, the path of its route, or the text of a column such as "endpoint"
+	IP       string            // address of the client without a port; of an IPv6 address, its network
 	Tier     string            // the client's plan, which selects the limit
 	Cost     int               // how many units of a limit the request uses up, at least 1
 	Attrs    map[string]string // values of the attributes by name; the next call of Next overwrites the map
@@ -58,6 +46,12 @@ type Options struct {
 	Fields  Fields   // the columns from which each part of an Entry is read; a missing part gets its columns from DefaultFields
 	Columns []string // names of the columns of a CSV that has no header
 	Comma   byte     // separator of the fields of a CSV; 0 means a comma
+	Layout  string   // the format of the lines, if Format is Layout, in the syntax of log_format in nginx.conf
+	Where   []Where  // conditions that a line must meet to be an Entry
+
+	IPv6Bits int     // length of the prefix that stands for an IPv6 address; 0 means 64
+	Kept     *Kept   // texts that several Readers share; nil if the Reader has its own
+	Routes   *Routes // gives the endpoint of a request; nil if the path is the endpoint
 
 	// With Strict, Next returns a *LineError for a line that it cannot read. Without Strict, it skips the line.
 	Strict bool
@@ -84,7 +78,8 @@ const (
 type Counts struct {
 	Lines    int          // lines that are not empty
 	Entries  int          // lines that are requests
-	Broken   int          // lines that cannot be read; Lines is Entries + Broken, plus 1 if the log is a CSV with a header
+	Broken   int          // lines that cannot be read; Lines is Entries + Broken + Left, plus 1 if the log is a CSV with a header
+	Left     int          // lines that can be read, but do not meet Options.Where
 	TooLong  int          // how many of the Broken lines are longer than MaxLine
 	Examples []*LineError // the first few of the Broken lines
 }
@@ -110,8 +105,15 @@ type Reader struct {
 	found   found
 	line    int
 	counts  Counts
+	*Kept
+}
+
+// Kept has some of the texts that were read, so that most lines need no new memory. Readers that are used by one goroutine may
+// share it.
+type Kept struct {
 	times   times
 	texts   texts
+	clients clients
 }
 
 // NewReader returns a Reader for the log in r. The log may be compressed with gzip.
@@ -130,7 +132,13 @@ func NewReader(r io.Reader, o Options) (*Reader, error) {
 	if o.Comma == 0 {
 		o.Comma = ','
 	}
-	return &Reader{options: o, in: in}, nil
+	if o.IPv6Bits == 0 {
+		o.IPv6Bits = 64
+	}
+	if o.Kept == nil {
+		o.Kept = new(Kept)
+	}
+	return &Reader{options: o, in: in, Kept: o.Kept}, nil
 }
 
 // Counts returns the counts of the lines that were read so far.
@@ -165,9 +173,16 @@ func (r *Reader) Next(e *Entry) error {
 		default:
 			reason = r.read(line, e)
 		}
-		if reason == "" {
+		switch reason {
+		case "":
 			r.counts.Entries++
 			return nil
+		case leftOut:
+			r.counts.Left++
+			continue
+		case comment:
+			r.counts.Lines--
+			continue
 		}
 		r.counts.Broken++
 		if r.options.Strict || len(r.counts.Examples) < maxExamples {
@@ -217,14 +232,23 @@ func (r *Reader) begin(line []byte) (isHeader bool, err error) {
 	if format == "" || format == Auto {
 		format = r.guess(line)
 	}
-	r.columns = r.options.Fields.columns(format)
+	known := formats[format]
+	r.columns = r.options.Fields.columns(known.fields, r.options.Routes != nil, r.options.Where)
 	r.found = make(found, len(r.columns.names))
-	switch format {
-	case Combined:
-		r.parser, err = newCombined(r.columns)
-	case JSON:
-		r.parser = newJSON(r.columns)
-	case CSV:
+	switch {
+	case format == Layout:
+		r.parser, err = newLayout(r.columns, r.options.Layout)
+	case known.layout != "" && line[0] != '{':
+		r.parser, err = newLayout(r.columns, known.layout)
+	case format == Combined, format == VHost:
+		r.parser, err = newCombined(r.columns, format == VHost)
+	case format == Traefik && line[0] != '{':
+		r.columns = r.options.Fields.columns(formats[Combined].fields, r.options.Routes != nil, r.options.Where)
+		r.found = make(found, len(r.columns.names))
+		r.parser, err = newCombined(r.columns, false)
+	case format == IIS, format == CloudFront:
+		r.parser = newW3C(r.columns)
+	case format == CSV:
 		header := r.options.Columns
 		if isHeader = header == nil; isHeader {
 			if header, err = headerOf(line, r.options.Comma); err != nil {
@@ -232,25 +256,10 @@ func (r *Reader) begin(line []byte) (isHeader bool, err error) {
 			}
 		}
 		r.parser, err = newCSV(r.columns, header, r.options.Comma)
+	default:
+		r.parser = newJSON(r.columns)
 	}
 	return isHeader, err
-}
-
-// guess returns the format of a log. The given line is the first line of the log. If this line is a header with a
-// column for the time, the log is a CSV.
-func (r *Reader) guess(line []byte) Format {
-	if bytes.HasPrefix(bytes.TrimLeft(line, " \t"), []byte("{")) {
-		return JSON
-	}
-	times := r.options.Fields["time"]
-	if times == nil {
-		times = DefaultFields(CSV)["time"]
-	}
-	header, err := headerOf(line, r.options.Comma)
-	if err == nil && slices.ContainsFunc(header, func(name string) bool { return slices.Contains(times, name) }) {
-		return CSV
-	}
-	return Combined
 }
 
 // read parses one line and fills in the Entry e. If it cannot parse the line, it returns the reason. Otherwise it
@@ -269,16 +278,10 @@ func (r *Reader) read(line []byte, e *Entry) (reason string) {
 		return "has a time that cannot be read"
 	}
 	e.Time, e.Cost = ns, 1
-	e.Client = r.text(toClient)
-	e.IP = r.text(toIP)
+	r.client(e)
 	e.Tier = r.text(toTier)
-	e.Endpoint = ""
-	if at = r.columns.first(r.found, toEndpoint); at >= 0 {
-		target := r.found[at]
-		if r.columns.names[at].isURL {
-			target = pathIn(target)
-		}
-		e.Endpoint = r.texts.of(target)
+	if !r.endpoint(e) {
+		return "has a request without a path"
 	}
 	if at = r.columns.first(r.found, toCost); at >= 0 {
 		n, ok := costIn(r.found[at])
@@ -308,7 +311,75 @@ func (r *Reader) read(line []byte, e *Entry) (reason string) {
 	if e.Client == "" && e.Endpoint == "" && e.IP == "" {
 		return "has no client, endpoint or address"
 	}
+	for i := range r.options.Where {
+		if !r.options.Where[i].holds(r.found[r.columns.where[i]]) {
+			return leftOut
+		}
+	}
 	return ""
+}
+
+// leftOut and comment are the reasons for lines that are no Entry, but can be read.
+const (
+	leftOut = "is left out"
+	comment = "is a comment"
+)
+
+// client sets the parts of e that say who has sent the request.
+func (r *Reader) client(e *Entry) {
+	e.IP, e.Client = "", ""
+	at := r.columns.first(r.found, toIP)
+	name := ""
+	if at >= 0 {
+		e.IP, name = r.clients.of(r.found[at], r.options.IPv6Bits)
+	}
+	switch by := r.columns.first(r.found, toClient); {
+	case by < 0:
+	case by == at:
+		e.Client = name
+	case slices.Contains(r.columns.of[toIP], by):
+		_, e.Client = r.clients.of(r.found[by], r.options.IPv6Bits)
+	default:
+		e.Client = r.texts.of(r.found[by])
+	}
+}
+
+// endpoint sets the endpoint of e: the path of the request or, with Options.Routes, that of its route. It returns false for a
+// request that a load balancer could not read. The load balancer then writes a dash in place of the method.
+func (r *Reader) endpoint(e *Entry) bool {
+	e.Endpoint = ""
+	at := r.columns.first(r.found, toEndpoint)
+	if at < 0 {
+		return true
+	}
+	text := r.found[at]
+	if bytes.HasPrefix(text, []byte("- ")) && r.columns.names[at].isURL {
+		return false
+	}
+	target := text
+	switch {
+	case r.columns.names[at].isURL:
+		target = pathIn(text)
+	case !r.columns.names[at].isCut:
+		target = withoutQuery(text)
+	}
+	if r.options.Routes == nil {
+		e.Endpoint = r.texts.of(target)
+		return true
+	}
+	method := r.columns.first(r.found, toMethod)
+	host := r.columns.first(r.found, toHost)
+	asked := request{target: target}
+	if method >= 0 {
+		asked.method = r.found[method]
+	} else if r.columns.names[at].isURL {
+		asked.method = methodIn(text)
+	}
+	if host >= 0 {
+		asked.host = r.found[host]
+	}
+	e.Endpoint = r.options.Routes.endpoint(&asked)
+	return true
 }
 
 const badCost = "has a cost that is no whole number from 0 to 2147483647"

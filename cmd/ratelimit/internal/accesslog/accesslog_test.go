@@ -60,7 +60,7 @@ func TestCombined(t *testing.T) {
 			continue
 		}
 		require.Empty(t, counts.Examples, row.why)
-		row.want.Time, row.want.Client, row.want.IP, row.want.Cost = noon, "10.0.0.1", "10.0.0.1", 1
+		row.want.Time, row.want.Client, row.want.IP, row.want.Cost = noon, "ip:10.0.0.1", "10.0.0.1", 1
 		require.Equal(t, []accesslog.Entry{row.want}, got, row.why)
 	}
 	for line, reason := range map[string]string{
@@ -99,7 +99,7 @@ func TestFields(t *testing.T) {
 	require.Equal(t, []accesslog.Entry{
 		{Time: noon, Client: "bob", Endpoint: "/a", IP: "10.0.0.1", Cost: 512, Tier: "curl 8",
 			Attrs: map[string]string{"method": "PUT", "from": "http://x/"}},
-		{Time: noon, Client: "10.0.0.2", Endpoint: "/b", IP: "10.0.0.2", Cost: 1, Attrs: map[string]string{"method": "GET", "from": ""}},
+		{Time: noon, Client: "ip:10.0.0.2", Endpoint: "/b", IP: "10.0.0.2", Cost: 1, Attrs: map[string]string{"method": "GET", "from": ""}},
 	}, got)
 
 	for text, want := range map[string]string{"client": "must be part=column", "client=": "must be part=column",
@@ -125,7 +125,7 @@ func TestJSON(t *testing.T) {
 	got, counts := read(t, log, accesslog.Options{Fields: f})
 	require.Equal(t, []accesslog.Entry{
 		{Time: noon + 5e8, Client: "10.0.0.1", Endpoint: "/a", Cost: 1},
-		{Time: noon + 25e7, Client: "böb", Endpoint: "/c?d", Cost: 3},
+		{Time: noon + 25e7, Client: "böb", Endpoint: "/c", Cost: 3},
 	}, got)
 	require.Equal(t, 6, counts.Broken)
 	require.Equal(t, "has a cost that is no whole number from 0 to 2147483647", counts.Examples[0].Reason)
@@ -170,7 +170,7 @@ func TestCSV(t *testing.T) {
 	const rows = "2026-10-10 12:00:00,\"a \"\"b\"\", c\",/x?y,2\r\n" + "2026-10-10 12:00:00+02:00,d,\"/z\",\n" + "1,2\n" + "1,\"2,3,4\n" +
 		"1,\"2\"3,4,5\n"
 	want := []accesslog.Entry{
-		{Time: noon, Client: `a "b", c`, Endpoint: "/x?y", Cost: 2},
+		{Time: noon, Client: `a "b", c`, Endpoint: "/x", Cost: 2},
 		{Time: noon - 7200e9, Client: "d", Endpoint: "/z", Cost: 1},
 	}
 	got, counts := read(t, "time,client,endpoint,cost\n\n"+rows, accesslog.Options{})

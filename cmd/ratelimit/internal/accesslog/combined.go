@@ -10,16 +10,17 @@ import (
 // combinedNames has the names of the columns of the combined log format. The columns "method", "path" and "protocol"
 // are parts of the column "request". The path is without the query.
 var combinedNames = []string{"host", "ident", "user", "time", "request", "method", "path", "protocol",
-	"status", "bytes", "referer", "agent"}
+	"status", "bytes", "referer", "agent", "vhost"}
 
 // The type combined is the parser for the common and the combined log format.
 type combined struct {
-	at    [12]int // index in columns.names of each name in combinedNames; -1 if the column is not wanted
+	at    [13]int // index in columns.names of each name in combinedNames; -1 if the column is not wanted
 	after bool    // whether a column that comes after the column "status" is wanted
+	vhost bool    // whether the name of a virtual host comes first, as in the format vhost_combined of Apache
 }
 
-func newCombined(c *columns) (*combined, error) {
-	p := &combined{}
+func newCombined(c *columns, vhost bool) (*combined, error) {
+	p := &combined{vhost: vhost}
 	for i := range p.at {
 		p.at[i] = -1
 	}
@@ -29,7 +30,8 @@ func newCombined(c *columns) (*combined, error) {
 			return nil, fmt.Errorf("the combined log format has no field %q: must be one of %s", want.name, strings.Join(combinedNames, ", "))
 		}
 		p.at[at] = i
-		p.after = p.after || at >= 9
+		c.names[i].isCut = want.name == "path"
+		p.after = p.after || at >= 9 && at < 12
 	}
 	return p, nil
 }
@@ -46,6 +48,11 @@ func (p *combined) parse(line []byte, into *found) string {
 	const other = "is not in the combined log format"
 	f := *into
 	i := bytes.IndexByte(line, ' ')
+	if p.vhost && i > 0 {
+		p.set(f, 12, line[:i])
+		line = line[i+1:]
+		i = bytes.IndexByte(line, ' ')
+	}
 	if i <= 0 {
 		return other
 	}

@@ -3,7 +3,6 @@ package accesslog
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -18,22 +17,9 @@ type csvLine struct {
 func newCSV(c *columns, header []string, comma byte) (*csvLine, error) {
 	p := &csvLine{comma: comma, at: make([]int, len(header))}
 	for i, name := range header {
-		p.at[i] = slices.IndexFunc(c.names, func(want column) bool { return want.name == name })
+		p.at[i] = c.index(name)
 	}
-	for _, want := range []struct {
-		p    part
-		name string
-	}{{toTime, "time"}, {toClient, "client"}} {
-		if !slices.ContainsFunc(c.of[want.p], func(i int) bool { return slices.Contains(p.at, i) }) {
-			var names []string
-			for _, i := range c.of[want.p] {
-				names = append(names, c.names[i].name)
-			}
-			return nil, fmt.Errorf("no column for the %s: must be %s, but the columns are %s",
-				want.name, strings.Join(names, " or "), strings.Join(header, ", "))
-		}
-	}
-	return p, nil
+	return p, c.require(header)
 }
 
 // headerOf returns the names of the columns of a CSV. The given line is the first line of the CSV, its header.

@@ -7,9 +7,9 @@ import (
 )
 
 // Fields maps each part of an [Entry] to the names of its columns in the log. The parts are "time", "client",
-// "endpoint", "ip", "cost", "tier", "attr:NAME" for an attribute, and "cost:UNIT" for the cost in another unit. If a
-// part has several columns, the first column that is not empty is used. A part that is not in the map has the columns
-// of [DefaultFields].
+// "endpoint", "ip", "cost", "tier", "method", "host", "attr:NAME" for an attribute, and "cost:UNIT" for the cost in another
+// unit. If a part has several columns, the first column that is not empty is used. A part that is not in the map has the
+// columns of [DefaultFields].
 type Fields map[string][]string
 
 // Set sets the columns of one part of an Entry. The form of its argument is "part=column,column".
@@ -21,7 +21,8 @@ func (f Fields) Set(text string) error {
 	attr, isAttr := strings.CutPrefix(name, "attr:")
 	unit, isCost := strings.CutPrefix(name, "cost:")
 	if _, known := partNames[name]; !known && (!isAttr || attr == "") && (!isCost || unit == "") {
-		return fmt.Errorf("has the part %q: must be time, client, endpoint, ip, cost, tier, attr:NAME or cost:UNIT", name)
+		return fmt.Errorf("has the part %q: must be time, client, endpoint, ip, cost, tier, method, host,"+
+			" attr:NAME or cost:UNIT", name)
 	}
 	columns := strings.Split(list, ",")
 	if slices.Contains(columns, "") {
@@ -69,26 +70,17 @@ const (
 	toIP
 	toCost
 	toTier
+	toMethod
+	toHost
 	toAttr
 )
 
-var partNames = map[string]part{"time": toTime, "client": toClient, "endpoint": toEndpoint, "ip": toIP, "cost": toCost, "tier": toTier}
+var partNames = map[string]part{"time": toTime, "client": toClient, "endpoint": toEndpoint, "ip": toIP, "cost": toCost, "tier": toTier,
+	"method": toMethod, "host": toHost}
 
 // DefaultFields returns the columns that each part of an [Entry] has by default. They are read for the parts that are
 // missing in a [Fields].
-func DefaultFields(format Format) Fields {
-	if format == Combined {
-		return Fields{"time": {"time"}, "client": {"host"}, "endpoint": {"path"}, "ip": {"host"}}
-	}
-	return Fields{
-		"time":     {"time", "ts", "timestamp", "@timestamp"},
-		"client":   {"client", "user", "ip", "remote_ip", "remote_addr"},
-		"endpoint": {"endpoint", "path", "uri", "request_uri", "url", "request"},
-		"ip":       {"ip", "remote_ip", "remote_addr"},
-		"cost":     {"cost"},
-		"tier":     {"tier"},
-	}
-}
+func DefaultFields(format Format) Fields { return formats[format].fields }
 
 // The type columns holds the columns of a log from which the parts of an Entry are read.
 type columns struct {
@@ -96,21 +88,27 @@ type columns struct {
 	of    [][]int  // for each part of an Entry, the indexes of its columns in columns.names
 	attrs []string // names of the attributes
 	units []string // the unit of each part "cost:UNIT", in which requests have costs
+	where []int    // for each condition of Options.Where, the index of its column in columns.names
 }
 
 // A column is one column of a log.
 type column struct {
 	name  string
+	isCut bool // whether the text is the path of a request line, which the parser has cut out
 	isURL bool // whether the text is a URL or a request line; only its path is used then
 }
 
 // The variable urls lists the names of columns whose text is a URL or a request line.
-var urls = []string{"uri", "request_uri", "url", "request"}
+var urls = []string{"uri", "request_uri", "url", "request", "requestUrl", "http_request"}
 
-func (f Fields) columns(format Format) *columns {
+// columns returns the columns that are read. The given defaults are for the parts that f does not have. The method and the
+// host of requests are read only if the endpoint depends on them.
+func (f Fields) columns(defaults Fields, byRoute bool, where []Where) *columns {
 	c := &columns{of: make([][]int, toAttr)}
-	defaults := DefaultFields(format)
 	for name, p := range partNames {
+		if !byRoute && (p == toMethod || p == toHost) {
+			continue
+		}
 		list, ok := f[name]
 		if !ok {
 			list = defaults[name]
@@ -124,6 +122,9 @@ func (f Fields) columns(format Format) *columns {
 	for _, unit := range c.units {
 		c.of = append(c.of, c.add(f["cost:"+unit]))
 	}
+	for _, w := range where {
+		c.where = append(c.where, c.add([]string{w.Column})...)
+	}
 	return c
 }
 
@@ -134,7 +135,7 @@ func (c *columns) add(names []string) (indexes []int) {
 		i := slices.IndexFunc(c.names, func(have column) bool { return have.name == name })
 		if i < 0 {
 			i = len(c.names)
-			c.names = append(c.names, column{name, slices.Contains(urls, name[strings.LastIndexByte(name, '.')+1:])})
+			c.names = append(c.names, column{name, false, slices.Contains(urls, name[strings.LastIndexByte(name, '.')+1:])})
 		}
 		indexes = append(indexes, i)
 	}

@@ -2,15 +2,22 @@ package accesslog
 
 import (
 	"bytes"
+	"hash/maphash"
 	"math"
 	"time"
 )
 
-// The type times parses texts that are times. It keeps the last result, because many lines in a row have the same
-// time.
+// The type times parses texts that are times. It keeps some results, because many lines have the same time: those of one log
+// in a row, and those of several logs that are merged.
 type times struct {
-	last   []byte
-	lastNs int64
+	kept [64]keptTime
+	last *keptTime
+}
+
+// A keptTime is a text and the time that it means.
+type keptTime struct {
+	text []byte
+	ns   int64
 }
 
 // parse returns a time in nanoseconds since the Unix epoch. The time must be from 1970 to 2262. The text must have
@@ -21,11 +28,18 @@ type times struct {
 //   - A number since the Unix epoch. A number below 1e11 is in seconds, below 1e14 in milliseconds, below 1e17 in
 //     microseconds, and otherwise in nanoseconds.
 func (t *times) parse(text []byte) (ns int64, ok bool) {
-	if len(text) > 0 && bytes.Equal(text, t.last) {
-		return t.lastNs, true
+	if t.last != nil && bytes.Equal(text, t.last.text) {
+		return t.last.ns, true
+	}
+	kept := &t.kept[maphash.Bytes(keptSeed, text)%uint64(len(t.kept))]
+	t.last = kept
+	if len(text) > 0 && bytes.Equal(text, kept.text) {
+		return kept.ns, true
 	}
 	if ns, ok = parseTime(text); ok {
-		t.last, t.lastNs = append(t.last[:0], text...), ns
+		kept.text, kept.ns = append(kept.text[:0], text...), ns
+	} else {
+		t.last = nil
 	}
 	return ns, ok
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/chart"
 )
 
 // A Severity says how serious a finding is. Only a Warning makes the command fail.
@@ -59,6 +60,10 @@ func Codes() []Code {
 		{"RL015", Warning, "an override that never applies: others decide in its place"},
 		{"RL016", Note, "an override that has ended, and is left out"},
 		{"RL017", Note, "a fixed window as long as a week, month or year, but no calendar"},
+		{"RL018", Note, "no default rule: all other endpoints have no limit"},
+		{"RL019", Note, "an endpoint with a query: no path is equal to it"},
+		{"RL020", Note, "a login that is limited by user, before the user is known"},
+		{"RL021", Note, "a tier for those who pay that grants less than another"},
 	}
 }
 
@@ -70,11 +75,6 @@ type Options struct {
 
 // memoryLimit is the memory in bytes above which a rule gets the finding RL008.
 const memoryLimit = 1 << 30
-
-// The variable attempts lists words that the names of some endpoints contain. Such an endpoint checks a secret, and
-// an attacker may try to guess this secret with many requests.
-var attempts = []string{"login", "log-in", "signin", "sign-in", "password", "passwd", "otp", "mfa", "2fa",
-	"token", "verify", "reset", "auth"}
 
 // Check returns the findings in the rules of l, in the order of the rules.
 func Check(l *ratelimit.RateLimiter, o Options) ([]Finding, error) {
@@ -101,6 +101,7 @@ func Check(l *ratelimit.RateLimiter, o Options) ([]Finding, error) {
 		}
 		names[lower] = r
 	}
+	c.unlimited()
 	slices.SortStableFunc(c.found, func(a, b Finding) int {
 		// The default rule comes last: its index is -1, and uint(-1) is the largest uint.
 		return cmp.Or(cmp.Compare(uint(a.Rule), uint(b.Rule)), cmp.Compare(a.Code, b.Code))
@@ -177,22 +178,23 @@ func calendarUnit(d time.Duration) string {
 func (c *checker) alone(r indexed) {
 	window := r.Algorithm == ratelimit.AlgorithmFixedWindow
 	edge := cmp.Or(r.Rate.Per, time.Hour) // a time around the edge of a window; those of a calendar last longer than an hour
-	switch lower := strings.ToLower(r.Endpoint); {
-	case window && r.Unit == "" && slices.ContainsFunc(attempts, func(word string) bool { return strings.Contains(lower, word) }):
+	switch {
+	case window && r.Unit == "" && isAttempt(r.Endpoint):
 		c.add(r, "RL001", "algorithm", "use SlidingWindowLog, which holds its limit in every window",
-			"%s grants %d attempts within %v around the edge of its window, twice its limit", r, r.Algorithm.MaxIn(r.Rate, edge-1), edge)
+			"%s grants %d attempts within %s around the edge of its window, twice its limit",
+			r, r.Algorithm.MaxIn(r.Rate, edge-1), chart.Duration(edge))
 	case window && r.Rate.Requests > 1:
 		c.add(r, "RL002", "algorithm", "use SlidingWindowCounter or TokenBucket if that is too much",
-			"%s grants up to %d within %v, around the edge of its window", r, r.Algorithm.MaxIn(r.Rate, edge-1), edge)
+			"%s grants up to %d within %s, around the edge of its window", r, r.Algorithm.MaxIn(r.Rate, edge-1), chart.Duration(edge))
 	}
 	if unit := calendarUnit(r.Rate.Per); window && r.Rate.Window == "" && unit != "" {
 		meant := ratelimit.Rate{Requests: r.Rate.Requests, Window: ratelimit.Calendar(unit, "")}
 		c.add(r, "RL017", "rate", fmt.Sprintf("write %q if the windows of a calendar are meant", meant),
-			"the windows of %s last %v and begin at multiples of that since 1970, not with a %s", r, r.Rate.Per, unit)
+			"the windows of %s last %s and begin at multiples of that since 1970, not with a %s", r, chart.Duration(r.Rate.Per), unit)
 	}
 	if r.Algorithm.Windowed() && !holds(r) && r.Rate.Per%time.Second != 0 {
 		c.add(r, "RL007", "rate", "use a window of whole seconds if clients read the headers",
-			"the window of %s is %v, which headers cannot say", r, r.Rate.Per)
+			"the window of %s is %s, which headers cannot say", r, chart.Duration(r.Rate.Per))
 	}
 	if r.Algorithm == ratelimit.AlgorithmSlidingWindowLog {
 		largest := r.Rate.Requests
@@ -202,7 +204,7 @@ func (c *checker) alone(r indexed) {
 			}
 		}
 		if bytes := float64(c.options.MaxKeys) * (72 + 16*float64(largest)); bytes > memoryLimit {
-			c.add(r, "RL008", "algorithm", "use SlidingWindowCounter, which takes 40 bytes a key, or fewer keys",
+			c.add(r, "RL008", "algorithm", "use SlidingWindowCounter, which takes 40 bytes a key, or fewer keys; -max-keys says how many there are",
 				"%s may take %.3g GiB: %d keys, each with a log of %d instants", r, bytes/(1<<30), c.options.MaxKeys, largest)
 		}
 	}
@@ -220,6 +222,7 @@ func (c *checker) alone(r indexed) {
 		}
 	}
 	c.unit(r)
+	c.doubts(r)
 }
 
 // largest returns how many units a limit with the given rate and algorithm grants at once, at most.

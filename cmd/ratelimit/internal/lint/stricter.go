@@ -50,7 +50,8 @@ func bounds(a ratelimit.Algorithm, ra ratelimit.Rate, b ratelimit.Algorithm, rb 
 		return true
 	}
 	switch {
-	case a == b && b == ratelimit.AlgorithmFixedWindow && ra.Per == rb.Per && ra.Window == rb.Window && ra.Window != "first":
+	case a == ratelimit.AlgorithmFixedWindow && b == ratelimit.AlgorithmFixedWindow && ra.Per == rb.Per &&
+		ra.Window == rb.Window && ra.Window != "first":
 		return ra.Requests <= rb.Requests // both limits count in the same windows, so the smaller limit is stricter
 	case ra.Per == 0 || rb.Per == 0:
 		return false // the windows of a calendar differ in length

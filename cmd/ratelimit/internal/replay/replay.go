@@ -51,6 +51,7 @@ type Player struct {
 	clients   spread
 	spans     spans
 	offenders *topk.Counter
+	watched   map[string]*Uses // by the name of the rule
 }
 
 // The type denials has the times of the first and the last denial.
@@ -69,7 +70,11 @@ type rule struct {
 	name     string
 	shadow   bool     // whether the rule is in shadow or advise mode, in which it denies nothing
 	unit     string   // what the rule counts; empty for requests
-	parts    []string // names of the parts of the rule's keys, such as "user" and "endpoint"
+	endpoint string   // pattern of the rule's endpoint; empty for the default rule, and for rules that requests name
+	parts    []string // names of the parts of the rule's keys that have a text, such as "user" and "endpoint"
+	keyParts []keyPart
+	empty    []uint64 // for each part, how many requests had an empty text as this part
+	judged   uint64   // requests for which the parts were looked at
 	requests uint64
 	denied   uint64
 	denials
@@ -95,7 +100,9 @@ func NewPlayer(clock *Clock, newLimiter Make, opts ...ratelimit.Option) (*Player
 	}
 	shadows := false
 	for i, r := range rules {
-		made := &rule{index: i, name: r.Name, shadow: !r.Mode.Denies(), unit: r.Unit, parts: partsOf(r.Key)}
+		made := &rule{index: i, name: r.Name, shadow: !r.Mode.Denies(), unit: r.Unit, endpoint: r.Endpoint, parts: PartsOf(r.Key)}
+		made.parts = slices.DeleteFunc(made.parts, func(part string) bool { return part == "global" })
+		made.keyParts, made.empty = keyPartsOf(made.parts), make([]uint64, len(made.parts))
 		p.rules, p.byName[r.Name] = append(p.rules, made), made
 		shadows = shadows || made.shadow
 	}
@@ -131,6 +138,9 @@ func (p *Player) play(ctx context.Context, req *ratelimit.Request, at time.Time,
 	span := p.spans.span(at.UnixNano())
 	p.requests++
 	span.Requests++
+	if p.watched != nil && res.Allowed {
+		p.watch(each, req, at)
+	}
 	for i := range each {
 		if r := p.byName[each[i].Rule]; !r.shadow { // the answers of rules in shadow or advise mode are in p.shadows
 			p.count(r, &each[i], req)
@@ -175,28 +185,97 @@ func (p *Player) count(r *rule, res *ratelimit.Result, req *ratelimit.Request) {
 	}
 }
 
-// partsOf returns the names of the parts of a key type, such as "user" and "endpoint".
-func partsOf(k ratelimit.KeyType) []string {
+// PartsOf returns the names of the parts of a key type, such as "user" and "endpoint".
+func PartsOf(k ratelimit.KeyType) []string {
 	return strings.Split(strings.ReplaceAll(string(k), string(ratelimit.KeyUserEndpoint), "user+endpoint"), "+")
 }
 
-// The method hash returns the hash of the key that the rule r has for the request req.
-func (r *rule) hash(req *ratelimit.Request) uint64 {
-	h := noHash
-	for _, part := range r.parts {
-		switch part {
-		case "user":
-			h = h.with(req.Client)
-		case "endpoint":
-			h = h.with(req.Endpoint)
-		case "ip":
-			h = h.with(req.IP)
-		case "global":
-		default:
-			h = h.with(req.Attrs[strings.TrimPrefix(part, "attr:")])
+// A keyPart is one part of the keys of a rule.
+type keyPart struct {
+	kind byte   // one of the constants below
+	name string // name of the attribute
+}
+
+const (
+	ofUser = iota
+	ofEndpoint
+	ofIP
+	ofAttr
+)
+
+// keyPartsOf returns the parts of a key type, without global, which has no text.
+func keyPartsOf(names []string) (parts []keyPart) {
+	kinds := map[string]byte{"user": ofUser, "endpoint": ofEndpoint, "ip": ofIP}
+	for _, name := range names {
+		if kind, ok := kinds[name]; ok {
+			parts = append(parts, keyPart{kind, ""})
+		} else if attr, ok := strings.CutPrefix(name, "attr:"); ok {
+			parts = append(parts, keyPart{ofAttr, attr})
 		}
 	}
+	return parts
+}
+
+// The method of returns the text that this part has in the key of a request.
+func (k *keyPart) of(req *ratelimit.Request) string {
+	switch k.kind {
+	case ofUser:
+		return req.Client
+	case ofEndpoint:
+		return req.Endpoint
+	case ofIP:
+		return req.IP
+	}
+	return req.Attrs[k.name]
+}
+
+// The method hash returns the hash of the key that the rule r has for the request req. It counts the parts that are empty.
+func (r *rule) hash(req *ratelimit.Request) uint64 {
+	r.judged++
+	h := noHash
+	for i := range r.keyParts {
+		text := r.keyParts[i].of(req)
+		if text == "" {
+			r.empty[i]++
+		}
+		h = h.with(text)
+	}
 	return h.bits()
+}
+
+// key returns the hash of the key that the rule r has for the request req.
+func (r *rule) key(req *ratelimit.Request) hash {
+	h := noHash
+	for i := range r.keyParts {
+		h = h.with(r.keyParts[i].of(req))
+	}
+	return h
+}
+
+// A Doubt says why the answers of a rule may not be what its author wants to know.
+type Doubt struct {
+	Rule     string // name of the rule
+	Endpoint string // pattern of the rule's endpoint
+	Part     string // the part of the key that requests lack, such as "ip"; empty if the rule met no request
+	Empty    uint64 // how many requests lack this part
+	Requests uint64 // to how many requests the rule applied
+}
+
+// Doubts returns the rules that met no request, and those whose keys lack a part in more than one of a hundred requests.
+// Rules that only requests can name are left out, because no log names rules, and so is the default rule.
+func (p *Player) Doubts() (doubts []Doubt) {
+	for _, r := range p.rules {
+		notJudged := slices.ContainsFunc(p.notJudged(), func(n NotJudged) bool { return n.Rule == r.name })
+		if r.requests == 0 && r.endpoint != "" && !notJudged {
+			doubts = append(doubts, Doubt{Rule: r.name, Endpoint: r.endpoint})
+		}
+		for i, n := range r.empty {
+			if n*100 > r.judged {
+				doubts = append(doubts, Doubt{r.name, r.endpoint, r.parts[i], n, r.judged})
+			}
+		}
+	}
+	return doubts
 }
 
 // offender joins the index of the rule r and the name of a client into one text. The function offendersOf splits the text

@@ -1,0 +1,99 @@
+package accesslog
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/ratelimit-go/ratelimit/httplimit"
+)
+
+// Routes gives requests the endpoints that httplimit gives them by default: the path of the pattern that matches a request,
+// such as "/users/{id}". The patterns have the syntax of [http.ServeMux].
+type Routes struct {
+	mux      *http.ServeMux
+	known    map[string]bool   // the patterns without a method that were added to anyMethod
+	noMethod *http.ServeMux    // the same patterns without their methods, for logs that have no methods
+	kept     map[string]string // endpoints of some requests
+	key      []byte
+}
+
+// maxRoutesKept is for how many requests Routes keeps the endpoint.
+const maxRoutesKept = 1 << 16
+
+// Add adds a pattern, such as "/users/{id}" or "POST /login".
+func (r *Routes) Add(pattern string) (err error) {
+	if r.mux == nil {
+		r.mux, r.noMethod = http.NewServeMux(), http.NewServeMux()
+		r.known, r.kept = make(map[string]bool), make(map[string]string)
+	}
+	if err := handle(r.mux, pattern); err != nil {
+		return err
+	}
+	path := strings.TrimLeft(pattern[strings.IndexAny(pattern, " \t")+1:], " \t")
+	if !r.known[path] {
+		r.known[path] = true
+		_ = handle(r.noMethod, path) // two patterns for different methods may conflict without them; the first one counts
+	}
+	return nil
+}
+
+// handle adds a pattern to a ServeMux, which panics if the pattern is wrong or conflicts with another.
+func handle(mux *http.ServeMux, pattern string) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			text, _, _ := strings.Cut(fmt.Sprint(reason), "\n")
+			text = strings.TrimPrefix(text, fmt.Sprintf("parsing %q: ", pattern))
+			err = fmt.Errorf("%q is no pattern of http.ServeMux: %s", pattern, text)
+		}
+	}()
+	mux.Handle(pattern, http.NotFoundHandler())
+	return nil
+}
+
+// A request has what decides which route a request takes.
+type request struct {
+	method, host, target []byte // the method is empty if the log does not have it
+}
+
+// endpoint returns the endpoint of a request. Without a pattern that matches, it is "unmatched".
+func (r *Routes) endpoint(q *request) string {
+	r.key = append(append(append(r.key[:0], q.method...), ' '), q.host...)
+	r.key = append(append(r.key, ' '), q.target...)
+	if name, ok := r.kept[string(r.key)]; ok {
+		return name
+	}
+	asked := &http.Request{Method: string(q.method), Host: string(q.host)}
+	mux := r.mux
+	if asked.Method == "" {
+		asked.Method, mux = http.MethodGet, r.noMethod
+	}
+	name := "unmatched"
+	if u, err := url.ParseRequestURI(string(q.target)); err == nil {
+		asked.URL = u
+		name = httplimit.Route(mux)(asked)
+	}
+	if len(r.kept) >= maxRoutesKept {
+		clear(r.kept)
+	}
+	r.kept[string(r.key)] = name
+	return name
+}
+
+// methodIn returns the method of a request line, such as GET, or nothing if text is no request line.
+func methodIn(text []byte) []byte {
+	if i := bytes.IndexByte(text, ' '); i > 0 && text[0] != '/' {
+		return text[:i]
+	}
+	return nil
+}
+
+// withoutQuery returns a path without its query, and the path of a URL. Any other text stays as it is.
+func withoutQuery(text []byte) []byte {
+	if len(text) > 0 && text[0] == '/' || bytes.Contains(text, []byte("://")) && bytes.IndexByte(text, ' ') < 0 {
+		return pathIn(text)
+	}
+	return text
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// A page collects lines of text for an output with a width in columns. No text is lost: a line that is too long continues
+// on the next line.
+type page struct {
+	strings.Builder
+	width int
+}
+
+// The method line adds text to the page. It has the same parameters as fmt.Sprintf. If the text is wider than the page, it
+// continues on further lines, which begin two columns further to the right.
+func (p *page) line(format string, args ...any) {
+	text := strings.TrimRight(fmt.Sprintf(format, args...), " ")
+	indent := strings.Repeat(" ", len(text)-len(strings.TrimLeft(text, " "))+2)
+	for utf8.RuneCountInString(text) > p.width {
+		runes := []rune(text)
+		at := p.width
+		for at > len(indent) && runes[at] != ' ' {
+			at--
+		}
+		if at <= len(indent) {
+			break // a word that is wider than the page stays whole
+		}
+		p.WriteString(strings.TrimRight(string(runes[:at]), " ") + "\n")
+		text = indent + strings.TrimLeft(string(runes[at:]), " ")
+	}
+	p.WriteString(text + "\n")
+}
+
+// The method table adds a table to the page. The first row is the header. The parameter left has indexes of
+// columns. The first column and these columns are aligned to the left, and their texts are truncated if the table
+// is wider than the page. All other columns are aligned to the right. If the table does not fit even so, each row is
+// written as several lines.
+func (p *page) table(rows [][]string, left ...int) {
+	widths := make([]int, len(rows[0]))
+	total := 2 * (len(widths) - 1)
+	for _, row := range rows {
+		for i, text := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(text))
+		}
+	}
+	for _, w := range widths {
+		total += w
+	}
+	shrinkable := append([]int{0}, left...)
+	for total > p.width {
+		widest := slices.MaxFunc(shrinkable, func(a, b int) int { return cmp.Compare(widths[a], widths[b]) })
+		if widths[widest] <= 8 {
+			p.cards(rows)
+			return
+		}
+		widths[widest]--
+		total--
+	}
+	for _, row := range rows {
+		var b strings.Builder
+		for i, text := range row {
+			if i > 0 {
+				b.WriteString("  ")
+			}
+			if slices.Contains(shrinkable, i) {
+				fmt.Fprintf(&b, "%-*s", widths[i], fit(text, widths[i]))
+			} else {
+				fmt.Fprintf(&b, "%*s", widths[i], text)
+			}
+		}
+		p.WriteString(strings.TrimRight(b.String(), " ") + "\n")
+	}
+}
+
+// cards writes each row of a table as several lines: the text of the first column, and below it each other column that has
+// a header.
+func (p *page) cards(rows [][]string) {
+	header := rows[0]
+	p.line("by %s", header[0])
+	for _, row := range rows[1:] {
+		p.line("%s", row[0])
+		for i, text := range row[1:] {
+			text = strings.TrimSpace(text)
+			switch column := header[i+1]; {
+			case text == "" || text == "-":
+			case column == "":
+				p.line("    %s", text)
+			default:
+				p.line("  %s %s", column, text)
+			}
+		}
+	}
+}

@@ -1,0 +1,67 @@
+//go:build unix
+
+package main
+
+import (
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestSaveToPipe writes to a named pipe, a device and an open file of the process. None of them is replaced.
+func TestSaveToPipe(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write := func(w io.Writer) error { _, err := io.WriteString(w, "text\n"); return err }
+	require.NoError(t, syscall.Mkfifo("pipe", 0o600))
+	done := make(chan string)
+	go func() {
+		f, err := os.Open("pipe")
+		if err != nil {
+			done <- err.Error()
+			return
+		}
+		defer f.Close()
+		text, _ := io.ReadAll(f)
+		done <- string(text)
+	}()
+	require.NoError(t, save("pipe", write))
+	require.Equal(t, "text\n", <-done)
+	info, err := os.Stat("pipe")
+	require.NoError(t, err)
+	require.NotZero(t, info.Mode()&os.ModeNamedPipe)
+
+	require.NoError(t, save("/dev/null", write))
+	info, err = os.Stat("/dev/null")
+	require.NoError(t, err)
+	require.NotZero(t, info.Mode()&os.ModeDevice)
+	require.NoError(t, os.Symlink("/dev/null", "null"))
+	require.NoError(t, save("null", write))
+	info, err = os.Stat("null")
+	require.NoError(t, err)
+	require.NotZero(t, info.Mode()&os.ModeDevice)
+}
+
+// TestPageWidths prints a page for narrow and wide terminals: no text is lost.
+func TestPageWidths(t *testing.T) {
+	rows := [][]string{{"rule", "requests", "denied", "", "first"}, {"/api/v1/items", "260", "128", "49.23 %", "2026-10-10 12:10:03"}}
+	for width, want := range map[int]string{
+		30: "by rule\n/api/v1/items\n  requests 260\n  denied 128\n    49.23 %\n  first 2026-10-10 12:10:03\n" +
+			"a line that is too long for 30\n  columns\n",
+		60: "rule          requests  denied                         first\n/api/v1/i...       260     128  49.23 %  2026-10-10 12:10:03\n" +
+			"a line that is too long for 30 columns\n",
+		unlimited: "rule           requests  denied                         first\n" +
+			"/api/v1/items       260     128  49.23 %  2026-10-10 12:10:03\na line that is too long for 30 columns\n",
+	} {
+		p := &page{width: width}
+		p.table(rows)
+		p.line("a line that is too long for %d columns", 30)
+		require.Equal(t, want, p.String(), width)
+	}
+	p := &page{width: 10}
+	p.line("%s", strings.Repeat("x", 20))
+	require.Equal(t, strings.Repeat("x", 20)+"\n", p.String(), "a word stays whole")
+}
