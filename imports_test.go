@@ -17,13 +17,15 @@ const module = "github.com/ratelimit-go/ratelimit"
 // type of the root.
 var mayImport = map[string][]string{
 	".": {
-		"internal/breaker", "internal/calendar", "internal/confmap", "internal/costs", "internal/counters", "internal/engine",
+		"internal/books", "internal/breaker", "internal/calendar", "internal/confmap", "internal/costs", "internal/counters", "internal/engine",
 		"internal/exact", "internal/explained", "internal/handclock", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/match",
-		"internal/mirror", "internal/override", "internal/penalty", "internal/ratetext", "internal/replay",
+		"internal/mirror", "internal/override", "internal/packed", "internal/penalty", "internal/ratetext", "internal/replay",
 		"internal/ruleconfig", "internal/sample", "internal/storecall", "internal/waitline",
 	},
-	"internal/engine":     {"internal/calendar", "internal/exact", "internal/keytable", "internal/penalty"},
-	"internal/exact":      {"internal/keytable"},
+	"internal/engine":     {"internal/calendar", "internal/exact", "internal/keytable", "internal/packed", "internal/penalty"},
+	"internal/exact":      {"internal/keytable", "internal/packed"},
+	"internal/books":      {"internal/engine"},
+	"internal/packed":     {},
 	"internal/waitline":   {"internal/engine", "internal/keytable"},
 	"internal/replay":     {"internal/engine", "internal/keytable"},
 	"internal/storecall":  {"internal/backlog", "internal/breaker", "internal/keytable"},
@@ -45,7 +47,7 @@ var mayImport = map[string][]string{
 	"internal/ratefield":  {},
 	"internal/explained":  {"internal/confmap", "internal/ratetext"},
 	"internal/override":   {"internal/confmap", "internal/keyspec", "internal/keytable", "internal/ratetext"},
-	"internal/penalty":    {"internal/keytable"},
+	"internal/penalty":    {"internal/keytable", "internal/packed"},
 	"internal/ruleconfig": {"internal/calendar", "internal/confmap", "internal/exact", "internal/keyspec", "internal/ratetext"},
 
 	"configfile":          {".", "internal/confmap", "internal/ruleconfig"},
