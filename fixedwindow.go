@@ -167,7 +167,9 @@ func (c *fixedWindowConfig) Exceed(s *fixedWindowState, now instant, n int64) {
 }
 
 // Pack writes the state s to f, or reads it from f.
-func (c *fixedWindowConfig) Pack(s *fixedWindowState, f *packed.Form) { packed.Counts(f, &s.last, &s.used) }
+func (c *fixedWindowConfig) Pack(s *fixedWindowState, f *packed.Form) {
+	packed.Counts(f, &s.last, &s.used)
+}
 
 // Idle reports whether the key has used nothing in the window that contains the instant now.
 func (c *fixedWindowConfig) Idle(s *fixedWindowState, now instant) bool {

@@ -52,6 +52,7 @@ var mayImport = map[string][]string{
 
 	"configfile":          {".", "internal/confmap", "internal/ruleconfig"},
 	"configread":          {".", "internal/ruleconfig"},
+	"dbstore":             {".", "internal/books", "internal/engine", "internal/keytable", "internal/packed", "internal/penalty", "internal/ruleconfig"},
 	"ratelimittest":       {"."},
 	"httplimit":           {".", "internal/calendar", "internal/engine", "internal/keytable", "internal/override", "internal/ratefield", "internal/running"},
 	"iolimit":             {"."},
@@ -100,7 +101,7 @@ func inModule(path string) string {
 // TestDependencies proves that the root package and the packages for users beside it
 // depend on the standard library alone.
 func TestDependencies(t *testing.T) {
-	for _, pkg := range []string{".", "./configfile", "./configread", "./httplimit", "./iolimit", "./ratelimittest"} {
+	for _, pkg := range []string{".", "./configfile", "./configread", "./dbstore", "./httplimit", "./iolimit", "./ratelimittest"} {
 		deps := goList(t, "{{if not .Standard}}{{.ImportPath}}{{end}}", "-deps", pkg)
 		require.Contains(t, deps, module)
 		for _, dep := range deps {

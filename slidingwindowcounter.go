@@ -150,7 +150,9 @@ func (c *slidingCounterConfig) Exceed(s *slidingCounterState, now instant, n int
 }
 
 // Pack writes the state s to f, or reads it from f.
-func (c *slidingCounterConfig) Pack(s *slidingCounterState, f *packed.Form) { packed.Counts(f, &s.last, &s.prev, &s.cur) }
+func (c *slidingCounterConfig) Pack(s *slidingCounterState, f *packed.Form) {
+	packed.Counts(f, &s.last, &s.prev, &s.cur)
+}
 
 // Idle reports whether both counts of s are zero at the time now.
 func (c *slidingCounterConfig) Idle(s *slidingCounterState, now instant) bool {

@@ -166,7 +166,9 @@ func (c *tokenBucketConfig) Idle(s *tokenBucketState, now instant) bool {
 }
 
 // Pack writes the state s to f, or reads it from f.
-func (c *tokenBucketConfig) Pack(s *tokenBucketState, f *packed.Form) { c.Bucket.Pack(f, &s.last, &s.whole, &s.frac) }
+func (c *tokenBucketConfig) Pack(s *tokenBucketState, f *packed.Form) {
+	c.Bucket.Pack(f, &s.last, &s.whole, &s.frac)
+}
 
 // Inherit returns the state of a key that shared the state s with other keys until now: it gets the whole debt of s.
 func (c *tokenBucketConfig) Inherit(s *tokenBucketState, _ instant) tokenBucketState { return *s }
