@@ -50,9 +50,11 @@ var mayImport = map[string][]string{
 	"internal/penalty":    {"internal/keytable", "internal/packed"},
 	"internal/ruleconfig": {"internal/calendar", "internal/confmap", "internal/exact", "internal/keyspec", "internal/ratetext"},
 
-	"configfile":          {".", "internal/confmap", "internal/ruleconfig"},
-	"configread":          {".", "internal/ruleconfig"},
-	"dbstore":             {".", "internal/books", "internal/engine", "internal/keytable", "internal/packed", "internal/penalty", "internal/ruleconfig"},
+	"configfile": {".", "internal/confmap", "internal/ruleconfig"},
+	"configread": {".", "internal/ruleconfig"},
+	"dbstore": {
+		".", "internal/books", "internal/engine", "internal/keytable", "internal/packed", "internal/penalty", "internal/ruleconfig",
+	},
 	"ratelimittest":       {"."},
 	"httplimit":           {".", "internal/calendar", "internal/engine", "internal/keytable", "internal/override", "internal/ratefield", "internal/running"},
 	"iolimit":             {"."},

@@ -152,7 +152,7 @@ func (c *slidingLogConfig) Exceed(s *slidingLogState, now instant, n int64) {
 }
 
 // Pack writes the state s to f, or reads it from f.
-func (c *slidingLogConfig) Pack(s *slidingLogState, f *packed.Form) { s.Log.Pack(f, &s.clock) }
+func (c *slidingLogConfig) Pack(s *slidingLogState, f *packed.Form) { s.Pack(f, &s.clock) }
 
 // Idle reports whether all entries of the state s are too old to count at the time now.
 func (c *slidingLogConfig) Idle(s *slidingLogState, now instant) bool {

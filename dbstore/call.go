@@ -2,6 +2,7 @@ package dbstore
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -80,7 +81,7 @@ func (c *call) whenEnded(ctxErr error, f func(error)) {
 	c.mu.Lock()
 	if !c.ended {
 		c.later = append(c.later, func(err error) {
-			if err == errNotMade {
+			if errors.Is(err, errNotMade) {
 				err = ctxErr
 			}
 			tell(err)

@@ -40,7 +40,8 @@ var deciders = sync.Pool{New: func() any {
 type row struct {
 	key     string
 	old     []byte        // the value that the row has, as far as is known
-	seen    bool          // whether old is known, and not guessed
+	seen    bool          // whether old is set
+	guessed bool          // whether old is only a guess
 	record  bool          // whether it is the record of a request with an ID
 	charge  engine.Charge // names the key of the engine; it is not used for a record
 	used    bool          // whether a decision of the last attempt has used the row

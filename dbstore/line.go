@@ -70,8 +70,10 @@ func (l *line) late(c *call) error {
 // lateLocked does what late does. The caller holds l.mu.
 func (l *line) lateLocked(c *call) error {
 	e := &Error{Err: errTimeout, call: c.number, notDone: c.number == 0}
-	if c.number == 0 && len(l.flights) > 0 {
-		e.call = l.flights[0].number // the call waited for this transaction, so both failures are one
+	if c.number == 0 { // the call waited for another transaction, so both failures are one
+		if e.call = l.number.Load(); len(l.flights) > 0 && l.flights[0].number > 0 {
+			e.call = l.flights[0].number
+		}
 	}
 	return e
 }
@@ -378,10 +380,6 @@ func (l *line) finish(f *flight, swap []Group, read reading, decided bool) {
 		if swap[i].Done {
 			done = append(done, g)
 			continue
-		}
-		if decided {
-			l.store.stats.misses.Add(1)
-			g.misses++
 		}
 		rest = append(rest, g)
 	}

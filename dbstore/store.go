@@ -245,8 +245,8 @@ func (s *Store) learnTime(r reading) { s.time.Store(&r) }
 func (s *Store) recall(g *group, now time.Time) {
 	for key, r := range g.rows {
 		if !r.seen {
-			v, _ := s.known.get(key, now)
-			r.old, r.seen = v.bytes, true
+			v, ok := s.known.get(key, now)
+			r.old, r.seen, r.guessed = v.bytes, true, !ok
 		}
 	}
 }
@@ -281,21 +281,23 @@ func (s *Store) learn(g *group, swapped *Group, read reading, decided bool) {
 			}
 		}
 	}
+	missed := false
 	for i := range swapped.Changes {
 		c := &swapped.Changes[i]
 		r := g.rows[string(c.Key)]
-		if swapped.Done {
-			r.old = c.New
-		} else {
-			r.old = c.Value
-		}
-		r.seen = true
-		if v := (value{bytes: r.old, denied: denied[r.key], reading: read}); !r.record {
-			if !swapped.Done && decided {
-				v.missed = read.received
+		v := value{bytes: c.New, denied: denied[r.key], reading: read}
+		if !swapped.Done {
+			if v.bytes = c.Value; decided && !r.guessed && !bytes.Equal(c.Value, c.Old) {
+				v.missed, missed = read.received, true
 			}
+		}
+		if r.old, r.seen, r.guessed = v.bytes, true, false; !r.record {
 			s.known.put(r.key, v)
 		}
+	}
+	if missed {
+		s.stats.misses.Add(1)
+		g.misses++
 	}
 }
 

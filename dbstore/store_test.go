@@ -390,7 +390,7 @@ func TestContended(t *testing.T) {
 		require.Error(t, err)
 		require.LessOrEqual(t, time.Since(began), 200*time.Millisecond)
 		calls := m.calls
-		require.Less(t, calls, 60)
+		require.Less(t, calls, 100)
 		m.before = nil
 		<-time.After(time.Second)
 		require.Equal(t, 998, one(t, s, ask("a", 1000)).Remaining, "nothing was charged")
@@ -418,8 +418,8 @@ func TestOptions(t *testing.T) {
 	_, denied := zero.Denied(ask("a", 1))
 	require.False(t, denied)
 	require.Zero(t, (*dbstore.Store)(nil).Stats())
-	_, err = ratelimit.New([]ratelimit.Rule{{Name: "log", Endpoint: "/", Algorithm: ratelimit.AlgorithmSlidingWindowLog, Rate: ratelimit.PerHour(1001)}}, nil,
-		ratelimit.WithStore(newStore(t, m)), ratelimit.WithName("n"))
+	log := ratelimit.Rule{Name: "log", Endpoint: "/", Algorithm: ratelimit.AlgorithmSlidingWindowLog, Rate: ratelimit.PerHour(1001)}
+	_, err = ratelimit.New([]ratelimit.Rule{log}, nil, ratelimit.WithStore(newStore(t, m)), ratelimit.WithName("n"))
 	require.ErrorContains(t, err, "requests must be at most 1000 for SlidingWindowLog in a database")
 }
 

@@ -122,7 +122,8 @@ func newHistory(t *testing.T, a ratelimit.Algorithm, seed uint64) *history {
 			first.Warmup = ratelimit.Warmup{From: 1 + h.IntN(2), Over: time.Duration(1+h.IntN(20)) * time.Second}
 		}
 		if h.IntN(2) == 0 {
-			first.Penalty = ratelimit.Penalty{After: 1 + h.IntN(4), Within: time.Duration(1+h.IntN(9)) * time.Second, For: time.Duration(1+h.IntN(5)) * time.Second}
+			first.Penalty = ratelimit.Penalty{After: 1 + h.IntN(4)}
+			first.Penalty.Within, first.Penalty.For = time.Duration(1+h.IntN(9))*time.Second, time.Duration(1+h.IntN(5))*time.Second
 			if h.IntN(2) == 0 {
 				first.Penalty.Most = first.Penalty.For * time.Duration(1+h.IntN(9))
 			}
