@@ -204,8 +204,10 @@ func TestDeletedRows(t *testing.T) {
 	admin := poolOf(t, url+"&application_name=admin", 1, nil)
 	stores := processes(t, url, 2, pgstore.WithTable(name), patient())
 	execute(t, admin, fmt.Sprintf(`create table %[1]s_log (key bytea, value bytea);
-		create function %[1]s_note() returns trigger language plpgsql as $$ begin insert into %[1]s_log values (old.key, old.value); return old; end $$;
-		create trigger note before delete on %[1]s for each row when (current_setting('application_name') = 'admin') execute function %[1]s_note()`, name), pgx.QueryExecModeSimpleProtocol)
+		create function %[1]s_note() returns trigger language plpgsql as
+			$$ begin insert into %[1]s_log values (old.key, old.value); return old; end $$;
+		create trigger note before delete on %[1]s for each row when (current_setting('application_name') = 'admin')
+			execute function %[1]s_note()`, name), pgx.QueryExecModeSimpleProtocol)
 	ctx, cancel := context.WithCancel(t.Context())
 	l := newLoad(3, 1<<30, 0)
 	var all sync.WaitGroup
@@ -278,7 +280,8 @@ func TestLockedRow(t *testing.T) {
 		})
 	}
 	all.Wait()
-	require.Zero(t, query[int](t, admin, "select count(*) from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'", name))
+	const waiting = "select count(*) from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'"
+	require.Zero(t, query[int](t, admin, waiting, name))
 	require.NoError(t, tx.Rollback(t.Context()))
 	results, err := s.Take(t.Context(), []ratelimit.Ask{ask("a", 1000)})
 	require.NoError(t, err)
@@ -369,7 +372,7 @@ func TestForeignTable(t *testing.T) {
 	execute(t, pool, "create table "+name+" (key bytea primary key, value text, expires timestamptz, version int)")
 	_, err := pgstore.New(t.Context(), pool, pgstore.WithTable(name))
 	require.ErrorContains(t, err, "pgstore: the table "+name+" was not made by this version of pgstore: it has the columns")
-	require.EqualValues(t, 4, query[int](t, pool, "select count(*) from pg_attribute where attrelid = $1::regclass and attnum > 0", name))
+	require.Equal(t, 4, query[int](t, pool, "select count(*) from pg_attribute where attrelid = $1::regclass and attnum > 0", name))
 }
 
 // TestOptions proves that mistakes are errors at once.
@@ -417,8 +420,8 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	require.NoError(t, tx.Rollback(t.Context()))
-	require.EqualValues(t, 2001, query[int](t, pool, "select count(*) from "+name), "those that live, and one that was locked")
-	require.EqualValues(t, 2000, query[int](t, pool, "select count(*) from "+name+" where expires > now()"))
+	require.Equal(t, 2001, query[int](t, pool, "select count(*) from "+name), "those that live, and one that was locked")
+	require.Equal(t, 2000, query[int](t, pool, "select count(*) from "+name+" where expires > now()"))
 	require.NotZero(t, many)
 	require.Less(t, many, 40)
 }

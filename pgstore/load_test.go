@@ -19,7 +19,8 @@ import (
 )
 
 func ask(key string, requests int) ratelimit.Ask {
-	return ratelimit.Ask{Rule: "r", Key: key, Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.Rate{Requests: requests, Per: 8760 * time.Hour}, N: 1}
+	year := ratelimit.Rate{Requests: requests, Per: 8760 * time.Hour}
+	return ratelimit.Ask{Rule: "r", Key: key, Algorithm: ratelimit.AlgorithmFixedWindow, Rate: year, N: 1}
 }
 
 // A load lets callers of several processes take units of a few keys, by calls of one and of two asks, and counts what each key gets.

@@ -85,7 +85,7 @@ func unprivileged(t testing.TB) (as *syscall.SysProcAttr, uid, gid int) {
 // start starts a server with a new, empty cluster. The settings are those of postgresql.conf.
 func start(t testing.TB, settings ...string) *server {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "pgstore")
+	dir, err := os.MkdirTemp("", "pgstore") //nolint:usetesting // the server outlives the test that starts it, and runs as another user
 	require.NoError(t, err)
 	s := &server{dir: dir}
 	var uid, gid int
@@ -125,7 +125,8 @@ func (s *server) run(t testing.TB) {
 	t.Helper()
 	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(t, err)
-	s.cmd = exec.Command(program(t, "postgres"), append([]string{"-D", filepath.Join(s.dir, "data")}, s.args...)...) //nolint:noctx // it outlives the test that starts it
+	args := append([]string{"-D", filepath.Join(s.dir, "data")}, s.args...)
+	s.cmd = exec.CommandContext(context.Background(), program(t, "postgres"), args...)
 	s.cmd.SysProcAttr, s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = s.as, s.dir, log, log
 	require.NoError(t, s.cmd.Start())
 	require.NoError(t, log.Close())

@@ -85,7 +85,8 @@ type settings struct {
 }
 
 // WithTable sets the name of the table, with or without a schema, such as "limits.ratelimit". The default is "ratelimit". Each part of
-// the name has at most 51 letters in lower case, digits and underscores. Two services may share a table if their limiters have different names.
+// the name has at most 51 letters in lower case, digits and underscores. Two services may share a table if their limiters have
+// different names.
 func WithTable(name string) Option { return func(s *settings) { s.table = name } }
 
 // WithDurableCommits makes each decision wait until the disk of the server has it. Without this Option, a crash of the server, not one of
@@ -157,7 +158,8 @@ func (b *backend) inspect(ctx context.Context) (missing []string, err error) {
 		return nil, describe(err)
 	}
 	if !reflect.DeepEqual(found, columns) {
-		return nil, fmt.Errorf("pgstore: the table %s was not made by this version of pgstore: it has the columns %v, and not %v", b.table, found, columns)
+		return nil, fmt.Errorf("pgstore: the table %s was not made by this version of pgstore: it has the columns %v, and not %v",
+			b.table, found, columns)
 	}
 	var allowed bool
 	if err := b.pool.QueryRow(ctx, `select bool_and(has_table_privilege(to_regclass($1), p)) from unnest($2::text[]) p`,

@@ -37,7 +37,8 @@ func newSweeper(b *backend) *sweeper {
 			from quick, %[1]s t where t.ctid >= $1::text::tid and t.ctid < $2::text::tid),
 		gone as (delete from %[1]s t where t.ctid = any(array(select o.ctid from %[1]s o
 			where o.ctid >= $1::text::tid and o.ctid < $2::text::tid and o.expires < clock_timestamp() for update skip locked)) returning 1)
-		select n, old, (select count(*) from gone), pg_relation_size($3::text::regclass) / current_setting('block_size')::bigint from seen`, b.table)
+		select n, old, (select count(*) from gone), pg_relation_size($3::text::regclass) / current_setting('block_size')::bigint
+			from seen`, b.table)
 	return s
 }
 

@@ -55,7 +55,7 @@ func TestPack(t *testing.T) {
 		assert.ElementsMatch(t, want, got)
 	}
 	assert.Equal(t, []string{rootPath, rootPath + "/cmd/ratelimit", rootPath + "/grpclimit", rootPath + "/otelmetrics",
-		rootPath + "/prommetrics", rootPath + "/redisstore"}, paths)
+		rootPath + "/pgstore", rootPath + "/prommetrics", rootPath + "/redisstore"}, paths)
 }
 
 // moduleOf returns the folder of the module that file is of.
@@ -82,7 +82,7 @@ func TestVersions(t *testing.T) {
 	}
 	mods := []string{"redisstore/go.mod", "grpclimit/go.mod", "bench/go.mod", "cmd/ratelimit/go.mod", "examples/grpc/go.mod",
 		"examples/httpserver/go.mod", "examples/llmgateway/go.mod", "examples/recipes/go.mod", "examples/redis/go.mod",
-		"internal/verify/go.mod", "otelmetrics/go.mod", "prommetrics/go.mod"}
+		"examples/sqlite/go.mod", "internal/verify/go.mod", "otelmetrics/go.mod", "pgstore/go.mod", "prommetrics/go.mod"}
 	edit(mods[0], rootPath+" "+version, rootPath+" v0.0.0")
 	_, err = publishedModules(root)
 	assert.ErrorContains(t, err, "v0.0.0")
