@@ -27,12 +27,13 @@ import (
 
 func main() {
 	long := flag.Duration("time", 5*time.Second, "how long each measurement takes")
+	only := flag.String("scene", "", "measure only the scenes whose name contains this text")
 	flag.Parse()
 	url := os.Getenv("POSTGRES_URL")
 	if url == "" {
 		url = "postgres://postgres@127.0.0.1:5432/postgres"
 	}
-	if err := run(context.Background(), os.Stdout, url, *long); err != nil {
+	if err := run(context.Background(), os.Stdout, url, *only, *long); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -147,7 +148,7 @@ var scenes = []struct {
 	{"one key, 8 processes of 8", 8, 8, 1, false},
 }
 
-func run(ctx context.Context, w io.Writer, url string, long time.Duration) error {
+func run(ctx context.Context, w io.Writer, url, only string, long time.Duration) error {
 	admin, err := poolOf(ctx, url, 1)
 	if err != nil {
 		return err
@@ -156,6 +157,9 @@ func run(ctx context.Context, w io.Writer, url string, long time.Duration) error
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(out, "scene\tplain\tupsert\tpgstore\tof plain\tof upsert\tp99 of pgstore\tshares\t")
 	for _, scene := range scenes {
+		if !strings.Contains(scene.name, only) {
+			continue
+		}
 		fmt.Fprintf(out, "%s\t", scene.name)
 		var figures []float64
 		var last figure
