@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// A Backend is a database that keeps rows of bytes, and changes rows that nobody else has changed. A [Store] needs one. The package
-// dbstoretest checks a Backend that you write.
+// A Backend is a database that keeps rows of bytes, and changes rows that nobody else has changed. A [Store] needs one.
 //
 // A Backend must be safe for concurrent use by multiple goroutines.
 type Backend interface {
@@ -28,13 +27,13 @@ const MaxBehind = 50 * time.Millisecond
 
 // A Group is a set of rows that are changed together or not at all.
 type Group struct {
-	Changes []Change
-	Done    bool // set by Swap: whether all rows had their value Old, and now have New
+	Changes []Change // one for each row
+	Done    bool     // set by Swap: whether all rows had their value Old, and now have New
 }
 
 // A Change says how the row of one key changes.
 type Change struct {
-	Key []byte // at most 201 bytes
+	Key []byte // at most 200 bytes
 	Old []byte // the value that the row must have; nil: there must be no row
 	New []byte // the value to write; nil: delete the row. If it equals Old, nothing is written, and Old is only compared
 

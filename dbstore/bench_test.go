@@ -37,7 +37,8 @@ func BenchmarkTake(b *testing.B) {
 			b.SetParallelism(32)
 			b.RunParallel(func(pb *testing.PB) {
 				for i := 0; pb.Next(); i++ {
-					a := ratelimit.Ask{Rule: "r", Key: fmt.Sprint(i % keys), Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerHour(1 << 30), N: 1}
+					a := ratelimit.Ask{Rule: "r", Key: fmt.Sprint(i % keys), Algorithm: ratelimit.AlgorithmTokenBucket, N: 1}
+					a.Rate = ratelimit.PerHour(1 << 30)
 					if _, err := s.Take(b.Context(), []ratelimit.Ask{a}); err != nil {
 						b.Fatal(err)
 					}
