@@ -55,6 +55,7 @@ var mayImport = map[string][]string{
 	"dbstore": {
 		".", "internal/books", "internal/engine", "internal/keytable", "internal/packed", "internal/penalty", "internal/ruleconfig",
 	},
+	"dbstore/dbstoretest": {".", "dbstore"},
 	"ratelimittest":       {"."},
 	"httplimit":           {".", "internal/calendar", "internal/engine", "internal/keytable", "internal/override", "internal/ratefield", "internal/running"},
 	"iolimit":             {"."},
@@ -103,7 +104,7 @@ func inModule(path string) string {
 // TestDependencies proves that the root package and the packages for users beside it
 // depend on the standard library alone.
 func TestDependencies(t *testing.T) {
-	for _, pkg := range []string{".", "./configfile", "./configread", "./dbstore", "./httplimit", "./iolimit", "./ratelimittest"} {
+	for _, pkg := range []string{".", "./configfile", "./configread", "./dbstore", "./dbstore/dbstoretest", "./httplimit", "./iolimit", "./ratelimittest"} {
 		deps := goList(t, "{{if not .Standard}}{{.ImportPath}}{{end}}", "-deps", pkg)
 		require.Contains(t, deps, module)
 		for _, dep := range deps {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A Backend is a database that keeps rows of bytes, and changes rows that nobody else has changed. A [Store] needs one.
+// A Backend is a database that keeps rows of bytes, and changes rows that nobody else has changed. A [Store] needs one. The package
+// dbstoretest checks a Backend that you write.
 //
 // A Backend must be safe for concurrent use by multiple goroutines.
 type Backend interface {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/dbstore"
+	"github.com/ratelimit-go/ratelimit/dbstore/dbstoretest"
 	"github.com/ratelimit-go/ratelimit/pgstore"
 	"github.com/ratelimit-go/ratelimit/ratelimittest"
 )
@@ -67,6 +68,12 @@ func TestStore(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestBackend checks what package dbstore needs of the server.
+func TestBackend(t *testing.T) {
+	s := newStore(t, poolOf(t, sharedServer(t).url(), 8, nil), pgstore.WithTable(table(t)))
+	dbstoretest.TestBackend(t, s.Backend())
 }
 
 // TestPing proves that Ping writes a row and leaves nothing.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/dbstore"
+	"github.com/ratelimit-go/ratelimit/dbstore/dbstoretest"
 	"github.com/ratelimit-go/ratelimit/ratelimittest"
 )
 
@@ -51,6 +52,11 @@ func TestStore(t *testing.T) {
 		},
 		Starts: []time.Time{time.Date(2026, 3, 1, 12, 34, 56, 789012345, time.UTC), time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)}, Schedules: schedules,
 	})
+}
+
+// TestBackend checks what package dbstore needs of the file.
+func TestBackend(t *testing.T) {
+	dbstoretest.TestBackend(t, opened(t, filepath.Join(t.TempDir(), "limits.db")))
 }
 
 // TestProcesses lets three stores, each with connections of its own, use up a key of the file. It gets exactly its limit.
