@@ -5,6 +5,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
+	"github.com/ratelimit-go/ratelimit/internal/packed"
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
@@ -163,6 +164,11 @@ func (c *fixedWindowConfig) Exceed(s *fixedWindowState, now instant, n int64) {
 	now = max(now, s.last)
 	used, _ := c.Current(now, s.last, s.used)
 	c.count(s, now, used, exact.Beyond(used, n, max(c.Requests, exact.MaxUsed))-used)
+}
+
+// Pack writes the state s to f, or reads it from f.
+func (c *fixedWindowConfig) Pack(s *fixedWindowState, f *packed.Form) {
+	packed.Counts(f, &s.last, &s.used)
 }
 
 // Idle reports whether the key has used nothing in the window that contains the instant now.

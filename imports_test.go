@@ -17,13 +17,15 @@ const module = "github.com/ratelimit-go/ratelimit"
 // type of the root.
 var mayImport = map[string][]string{
 	".": {
-		"internal/breaker", "internal/calendar", "internal/confmap", "internal/costs", "internal/counters", "internal/engine",
+		"internal/books", "internal/breaker", "internal/calendar", "internal/confmap", "internal/costs", "internal/counters", "internal/engine",
 		"internal/exact", "internal/explained", "internal/handclock", "internal/hooks", "internal/keyspec", "internal/keytable", "internal/match",
-		"internal/mirror", "internal/override", "internal/penalty", "internal/ratetext", "internal/replay",
+		"internal/mirror", "internal/override", "internal/packed", "internal/penalty", "internal/ratetext", "internal/replay",
 		"internal/ruleconfig", "internal/sample", "internal/storecall", "internal/waitline",
 	},
-	"internal/engine":     {"internal/calendar", "internal/exact", "internal/keytable", "internal/penalty"},
-	"internal/exact":      {"internal/keytable"},
+	"internal/engine":     {"internal/calendar", "internal/exact", "internal/keytable", "internal/packed", "internal/penalty"},
+	"internal/exact":      {"internal/keytable", "internal/packed"},
+	"internal/books":      {"internal/engine"},
+	"internal/packed":     {},
 	"internal/waitline":   {"internal/engine", "internal/keytable"},
 	"internal/replay":     {"internal/engine", "internal/keytable"},
 	"internal/storecall":  {"internal/backlog", "internal/breaker", "internal/keytable"},
@@ -45,14 +47,19 @@ var mayImport = map[string][]string{
 	"internal/ratefield":  {},
 	"internal/explained":  {"internal/confmap", "internal/ratetext"},
 	"internal/override":   {"internal/confmap", "internal/keyspec", "internal/keytable", "internal/ratetext"},
-	"internal/penalty":    {"internal/keytable"},
+	"internal/penalty":    {"internal/keytable", "internal/packed"},
 	"internal/ruleconfig": {"internal/calendar", "internal/confmap", "internal/exact", "internal/keyspec", "internal/ratetext"},
 
-	"configfile":    {".", "internal/confmap", "internal/ruleconfig"},
-	"configread":    {".", "internal/ruleconfig"},
-	"ratelimittest": {"."},
-	"httplimit": {".", "internal/calendar", "internal/engine", "internal/keytable", "internal/override", "internal/ratefield",
-		"internal/running"},
+	"configfile": {".", "internal/confmap", "internal/ruleconfig"},
+	"configread": {".", "internal/ruleconfig"},
+	"dbstore": {
+		".", "internal/books", "internal/engine", "internal/keytable", "internal/packed", "internal/penalty", "internal/ruleconfig",
+	},
+	"dbstore/dbstoretest": {".", "dbstore"},
+	"ratelimittest":       {"."},
+	"httplimit": {
+		".", "internal/calendar", "internal/engine", "internal/keytable", "internal/override", "internal/ratefield", "internal/running",
+	},
 	"iolimit":             {"."},
 	"examples/quickstart": {"."},
 }
@@ -99,7 +106,7 @@ func inModule(path string) string {
 // TestDependencies proves that the root package and the packages for users beside it
 // depend on the standard library alone.
 func TestDependencies(t *testing.T) {
-	for _, pkg := range []string{".", "./configfile", "./configread", "./httplimit", "./iolimit", "./ratelimittest"} {
+	for _, pkg := range []string{".", "./configfile", "./configread", "./dbstore", "./dbstore/dbstoretest", "./httplimit", "./iolimit", "./ratelimittest"} {
 		deps := goList(t, "{{if not .Standard}}{{.ImportPath}}{{end}}", "-deps", pkg)
 		require.Contains(t, deps, module)
 		for _, dep := range deps {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
+	"github.com/ratelimit-go/ratelimit/internal/packed"
 )
 
 // A LeakyBucket is a [Limiter] that spaces requests evenly. It keeps a queue of at most [Rate.Burst] units for each
@@ -180,6 +181,11 @@ func (c *leakyBucketConfig) Owe(s *leakyBucketState, now instant, more exact.Lev
 	elapsed := now.Since(s.last)
 	debt, queue := c.Drained(s.debt, elapsed), c.Drained(s.queue, elapsed)
 	*s = leakyBucketState{now, c.Beyond(debt, more), c.Beyond(queue, more)}
+}
+
+// Pack writes the state s to f, or reads it from f.
+func (c *leakyBucketConfig) Pack(s *leakyBucketState, f *packed.Form) {
+	c.Bucket.Pack(f, &s.last, &s.debt.Whole, &s.debt.Frac, &s.queue.Whole, &s.queue.Frac)
 }
 
 // Idle reports whether the levels debt and queue have both drained to zero at the instant now.

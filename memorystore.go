@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/ratelimit-go/ratelimit/internal/books"
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/override"
@@ -34,6 +35,8 @@ var (
 	_ StorePardoner  = (*MemoryStore)(nil)
 	_ StoreOverrider = (*MemoryStore)(nil)
 )
+
+func init() { books.Of = func(store any) *engine.Book { return store.(*MemoryStore).book } }
 
 // NewMemoryStore returns an empty MemoryStore. Its options are [WithClock] and [WithMaxKeys]; for any other option, it
 // returns an error that matches [ErrInvalidConfig]. The number of WithMaxKeys applies to each rule and algorithm: it

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
+	"github.com/ratelimit-go/ratelimit/internal/packed"
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
@@ -76,21 +77,21 @@ func (c *slidingCounterConfig) Step(
 		return engine.StepAhead(c, s, c, s.last, now, n, charge)
 	}
 	offset := c.Offset(now)
-	prev, cur := c.counts(s, now, offset)
+	prev, cur := c.Counted(s.prev, s.cur, s.last, now, offset)
 	left := c.Requests - c.Weighted(prev, offset) - cur
 	v.Limit = c.Requests
 	switch {
 	case n > c.Requests:
 		v.RetryAfter = Never
 	case n > left:
-		v.RetryAfter = c.retryAfter(prev, cur, offset, n)
+		v.RetryAfter = c.RetryAfter(prev, cur, offset, n)
 	case charge:
 		cur += n
 		left -= n
 		*s = slidingCounterState{now, prev, cur}
 	}
 	v.Left = max(left, 0) // left is negative after the limit was lowered
-	v.ResetAfter = c.resetAfter(prev, cur, offset)
+	v.ResetAfter = c.ResetAfter(prev, cur, offset)
 	return v, 0
 }
 
@@ -99,7 +100,7 @@ func (c *slidingCounterConfig) StepYoung(
 	s *slidingCounterState, _ *slidingCounterConfig, p engine.Portion, now instant, n int64, charge bool,
 ) (v engine.Verdict, delay time.Duration) {
 	offset := c.Offset(now)
-	prev, cur := c.counts(s, now, offset)
+	prev, cur := c.Counted(s.prev, s.cur, s.last, now, offset)
 	left := p.Units - c.Weighted(prev, offset) - cur
 	switch {
 	case n > left:
@@ -109,42 +110,8 @@ func (c *slidingCounterConfig) StepYoung(
 		left -= n
 		*s = slidingCounterState{now, prev, cur}
 	}
-	v.Limit, v.Left, v.ResetAfter = c.Requests, max(left, 0), c.resetAfter(prev, cur, offset)
+	v.Limit, v.Left, v.ResetAfter = c.Requests, max(left, 0), c.ResetAfter(prev, cur, offset)
 	return v, 0
-}
-
-// resetAfter returns the time until neither cur (current window) nor prev (window before) counts in a decision.
-func (c *slidingCounterConfig) resetAfter(prev, cur int64, offset uint64) time.Duration {
-	switch {
-	case cur > 0:
-		return time.Duration(2*c.Per - offset)
-	case prev > 0:
-		return time.Duration(c.Per - offset)
-	}
-	return 0
-}
-
-// counts returns the units of the current window (cur), which began offset ns ago, and of the window before (prev).
-func (c *slidingCounterConfig) counts(s *slidingCounterState, now instant, offset uint64) (prev, cur int64) {
-	switch ago := now.Since(s.last); {
-	case ago <= offset:
-		return s.prev, s.cur
-	case ago-offset <= c.Per:
-		return s.cur, 0
-	}
-	return 0, 0
-}
-
-// retryAfter returns the time until n units fit within the limit. It is called only if they do not fit now.
-//
-// If cur+n is within the limit, the units fit later in this window, when the weighted count prev is small enough.
-// Otherwise they fit in the next window, when the weighted count cur, which is then the previous one, is small enough.
-func (c *slidingCounterConfig) retryAfter(prev, cur int64, offset uint64, n int64) time.Duration {
-	end, fading, room := c.Per, prev, c.Requests-cur-n
-	if room < 0 {
-		end, fading, room = 2*c.Per, cur, c.Requests-n
-	}
-	return time.Duration(end - c.Faded(fading, room) - offset)
 }
 
 // Carry converts the state s from the windows of the old configuration (from) to the windows of the new one (c). If
@@ -155,7 +122,7 @@ func (c *slidingCounterConfig) Carry(s *slidingCounterState, from *slidingCounte
 	}
 	now = max(now, s.last)
 	offset := from.Offset(now)
-	prev, cur := from.counts(s, now, offset)
+	prev, cur := from.Counted(s.prev, s.cur, s.last, now, offset)
 	*s = slidingCounterState{last: now, cur: cur + from.Weighted(prev, offset)}
 }
 
@@ -177,9 +144,14 @@ func (c *slidingCounterConfig) GiveBack(s *slidingCounterState, back engine.Retu
 // Exceed charges n units at the time now, even past the limit.
 func (c *slidingCounterConfig) Exceed(s *slidingCounterState, now instant, n int64) {
 	now = max(now, s.last)
-	prev, cur := c.counts(s, now, c.Offset(now))
+	prev, cur := c.Counted(s.prev, s.cur, s.last, now, c.Offset(now))
 	most := min(max(c.Requests, exact.MaxUsed), math.MaxInt64-prev) // the largest value of cur; it keeps prev plus cur from overflowing
 	*s = slidingCounterState{now, prev, exact.Beyond(cur, n, most)}
+}
+
+// Pack writes the state s to f, or reads it from f.
+func (c *slidingCounterConfig) Pack(s *slidingCounterState, f *packed.Form) {
+	packed.Counts(f, &s.last, &s.prev, &s.cur)
 }
 
 // Idle reports whether both counts of s are zero at the time now.
@@ -187,6 +159,6 @@ func (c *slidingCounterConfig) Idle(s *slidingCounterState, now instant) bool {
 	if now < s.last {
 		return false
 	}
-	prev, cur := c.counts(s, now, c.Offset(now))
+	prev, cur := c.Counted(s.prev, s.cur, s.last, now, c.Offset(now))
 	return prev == 0 && cur == 0
 }

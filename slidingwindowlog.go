@@ -5,6 +5,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
+	"github.com/ratelimit-go/ratelimit/internal/packed"
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
@@ -149,6 +150,9 @@ func (c *slidingLogConfig) Exceed(s *slidingLogState, now instant, n int64) {
 	s.Exceed(now, n)
 	s.clock = now
 }
+
+// Pack writes the state s to f, or reads it from f.
+func (c *slidingLogConfig) Pack(s *slidingLogState, f *packed.Form) { s.Pack(f, &s.clock) }
 
 // Idle reports whether all entries of the state s are too old to count at the time now.
 func (c *slidingLogConfig) Idle(s *slidingLogState, now instant) bool {

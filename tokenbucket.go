@@ -5,6 +5,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 	"github.com/ratelimit-go/ratelimit/internal/exact"
+	"github.com/ratelimit-go/ratelimit/internal/packed"
 )
 
 // A TokenBucket is a [Limiter] that keeps a bucket of tokens for each key. The bucket holds at most [Rate.Burst] tokens
@@ -162,6 +163,11 @@ func (c *tokenBucketConfig) Owe(s *tokenBucketState, now instant, more exact.Lev
 // Idle reports whether the bucket s is full at the time now.
 func (c *tokenBucketConfig) Idle(s *tokenBucketState, now instant) bool {
 	return now >= s.last && c.Drained(s.debt(), now.Since(s.last)) == exact.Level{}
+}
+
+// Pack writes the state s to f, or reads it from f.
+func (c *tokenBucketConfig) Pack(s *tokenBucketState, f *packed.Form) {
+	c.Bucket.Pack(f, &s.last, &s.whole, &s.frac)
 }
 
 // Inherit returns the state of a key that shared the state s with other keys until now: it gets the whole debt of s.

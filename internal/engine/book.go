@@ -20,6 +20,9 @@ type Book struct {
 	mu      sync.Mutex
 	rules   map[ruleName]*Ledger        // guarded by mu
 	strikes map[ruleName]*penalty.Table // denials of the keys of rules with a Penalty; guarded by mu
+
+	loaded []loaded                    // the keys that were loaded or dumped since the last call of Forget; guarded by mu
+	keep   map[loaded]keytable.Instant // until when the strikes of the loaded keys matter; guarded by mu
 }
 
 // A ruleName identifies a rule in a Book. A rule with a Warmup (a lower limit for new keys) and a rule
@@ -59,7 +62,7 @@ func (c *Charge) name() ruleName { return ruleName{c.Rule, c.Algorithm, c.Warmup
 // counted for its Penalty.
 func NewBook(t *Timeline, maxKeys int, open func(algorithm string, r Rate, w *Warmup) (*Ledger, error), onRestart func()) *Book {
 	b := &Book{time: t, open: open, onRestart: onRestart, maxKeys: maxKeys,
-		rules: make(map[ruleName]*Ledger), strikes: make(map[ruleName]*penalty.Table)}
+		rules: make(map[ruleName]*Ledger), strikes: make(map[ruleName]*penalty.Table), keep: make(map[loaded]keytable.Instant)}
 	t.OnRestart(b.restart)
 	return b
 }

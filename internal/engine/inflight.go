@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/packed"
 )
 
 // MaxHolds is the largest number of holds (units in use by running work) of one key. A further request
@@ -48,6 +49,10 @@ type holder[S any] interface {
 
 	// held returns how many units s holds at the instant now, and for how long the oldest hold has lasted.
 	held(s *S, now keytable.Instant) Held
+
+	// pack writes the holds of s to a row, and unpack reads them from a row.
+	pack(s *S, f *packed.Form, named naming)
+	unpack(s *S, f *packed.Form, opened func(id uint64, e *receipt))
 }
 
 // A Held says how many units a key holds.

@@ -84,18 +84,22 @@ func (l *Ledger) Charge(
 	for e := l.all.Front(); e != nil && (l.all.Len() >= l.max || e.Value.(*entry).until < now); e = l.all.Front() {
 		l.final(e)
 	}
-	of := l.of[h]
-	if of != nil && of.Len() == l.most {
+	if of := l.of[h]; of != nil && of.Len() == l.most {
 		l.final(l.named[of.Front().Value.(*entry).entryName])
 	}
+	l.add(&entry{entryName: name, receipt: r, n: n, until: now.Add(term)})
+	return v, delay
+}
+
+// add adds an open charge, which is the youngest.
+func (l *Ledger) add(opened *entry) {
+	of := l.of[opened.hash]
 	if of == nil || of.Len() == 0 {
 		of = list.New()
-		l.of[h] = of
+		l.of[opened.hash] = of
 	}
-	opened := &entry{entryName: name, receipt: r, n: n, until: now.Add(term)}
 	opened.ofKey = of.PushBack(opened)
-	l.named[name] = l.all.PushBack(opened)
-	return v, delay
+	l.named[opened.entryName] = l.all.PushBack(opened)
 }
 
 // Close ends the open charge of the key with hash h that has the number id. The parameter actual says

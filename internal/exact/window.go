@@ -78,3 +78,41 @@ func (w *Window) Faded(count, room int64) uint64 {
 	before, _ := bits.Div64(hi, lo, uint64(count)) // the quotient fits, because room < count
 	return before
 }
+
+// Counted returns how many of the units of a key count in the current interval (cur), and in the interval before it (prev). The
+// current interval began offset nanoseconds before the instant now. The first two parameters are these numbers for the instant
+// last, which is not after now.
+func (w *Window) Counted(before, units int64, last, now keytable.Instant, offset uint64) (prev, cur int64) {
+	switch ago := now.Since(last); {
+	case ago <= offset:
+		return before, units
+	case ago-offset <= w.Per:
+		return units, 0
+	}
+	return 0, 0
+}
+
+// ResetAfter returns the time until neither cur (the units of the current interval) nor prev (of the interval before) counts in a
+// decision of the sliding window counter.
+func (w *Window) ResetAfter(prev, cur int64, offset uint64) time.Duration {
+	switch {
+	case cur > 0:
+		return time.Duration(2*w.Per - offset)
+	case prev > 0:
+		return time.Duration(w.Per - offset)
+	}
+	return 0
+}
+
+// RetryAfter returns the time until n units fit within the limit of the sliding window counter. It is called only if they do not
+// fit now.
+//
+// If cur+n is within the limit, the units fit later in this interval, when the weighted count prev is small enough. Otherwise they
+// fit in the next interval, when the weighted count cur, which is then the previous one, is small enough.
+func (w *Window) RetryAfter(prev, cur int64, offset uint64, n int64) time.Duration {
+	end, fading, room := w.Per, prev, w.Requests-cur-n
+	if room < 0 {
+		end, fading, room = 2*w.Per, cur, w.Requests-n
+	}
+	return time.Duration(end - w.Faded(fading, room) - offset)
+}

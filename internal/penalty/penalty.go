@@ -2,12 +2,14 @@
 package penalty
 
 import (
+	"math"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/packed"
 )
 
 // A Rule says how many denials block a key, and for how long. The type Penalty of the root package has the same fields.
@@ -206,6 +208,59 @@ func (t *Table) Pardon(of func(w *Whose) bool) {
 		}
 		sh.mu.Unlock()
 	}
+}
+
+// Has reports whether t has a state for the key with this hash. A nil Table has none.
+func (t *Table) Has(h keytable.Hash) bool {
+	if t == nil {
+		return false
+	}
+	sh := t.shard(h)
+	defer sh.mu.Unlock()
+	return sh.states[h] != nil
+}
+
+// Pack writes the state of the key with this hash to f, or reads it from f. It does not write to whom the key belongs.
+func (t *Table) Pack(h keytable.Hash, f *packed.Form) {
+	sh := t.shard(h)
+	defer sh.mu.Unlock()
+	s := sh.states[h]
+	if s == nil {
+		s = new(state)
+	}
+	packed.Instant(f, &s.start)
+	packed.Instant(f, &s.until)
+	packed.Number(f, &s.last, 0, math.MaxInt64/2)
+	packed.Number(f, &s.count, 0, math.MaxInt-1)
+	if f.Reading() && f.OK() && sh.states[h] == nil {
+		sh.states[h] = s
+		t.len.Add(1)
+	}
+}
+
+// Heal corrects the state of the key with this hash, if it has one, after the clock was set back: no block lasts longer from
+// the instant now than when it began, and no denial is later than now.
+func (t *Table) Heal(h keytable.Hash, now keytable.Instant) {
+	sh := t.shard(h)
+	defer sh.mu.Unlock()
+	if s := sh.states[h]; s != nil {
+		s.start, s.until = min(s.start, now), min(s.until, now.Add(s.last))
+	}
+}
+
+// Idle returns the instant from which on the state of the key with this hash has no effect any more. The key has a state.
+func (t *Table) Idle(h keytable.Hash) keytable.Instant {
+	r, sh := t.rule.Load(), t.shard(h)
+	defer sh.mu.Unlock()
+	s := sh.states[h]
+	end := s.until
+	if s.until != 0 {
+		end = s.until.Add(r.Most)
+	}
+	if s.count > 0 {
+		end = max(end, s.start.Add(r.Within))
+	}
+	return end
 }
 
 // Len returns how many keys have a state: for counted denials, or for a block that runs or has ended. States that have no

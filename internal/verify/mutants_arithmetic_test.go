@@ -176,9 +176,9 @@ var windowMutants = []mutant{
 		by:  "^TestProperties$/FixedWindow", why: "an instant would lie behind the end of its window",
 	},
 	{
-		name: "previous count kept for ever", file: "slidingwindowcounter.go",
-		old: "case ago-offset <= c.Per:\n\t\treturn s.cur, 0\n\t}\n\treturn 0, 0",
-		new: "}\n\treturn s.cur, 0",
+		name: "previous count kept for ever", file: "internal/exact/window.go",
+		old: "case ago-offset <= w.Per:\n\t\treturn units, 0\n\t}\n\treturn 0, 0",
+		new: "}\n\treturn units, 0",
 		by:  "^TestProperties$/SlidingWindowCounter", why: "two windows later nothing may count",
 	},
 	{

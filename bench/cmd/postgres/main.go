@@ -1,0 +1,289 @@
+// Postgres compares pgstore with the plainest code that is right (BEGIN, SELECT FOR UPDATE, UPDATE, COMMIT), and with a single statement
+// that counts in a fixed window, on the server that POSTGRES_URL names. All of them commit without waiting for the disk.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/dbstore"
+	"github.com/ratelimit-go/ratelimit/pgstore"
+)
+
+func main() {
+	long := flag.Duration("time", 5*time.Second, "how long each measurement takes")
+	only := flag.String("scene", "", "measure only the scenes whose name contains this text")
+	flag.Parse()
+	url := os.Getenv("POSTGRES_URL")
+	if url == "" {
+		url = "postgres://postgres@127.0.0.1:5432/postgres"
+	}
+	if err := run(context.Background(), os.Stdout, url, *only, *long); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A taker takes one unit of a key.
+type taker interface {
+	take(ctx context.Context, key string) error
+	close()
+}
+
+// plain is the plainest code that is right: a counter, and four round trips.
+type plain struct{ pool *pgxpool.Pool }
+
+func (p *plain) take(ctx context.Context, key string) error {
+	tx, err := p.pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(ctx) }() // after Commit, it does nothing
+	var n int
+	err = tx.QueryRow(ctx, "select n from bench_plain where key = $1 for update", key).Scan(&n)
+	if errors.Is(err, pgx.ErrNoRows) {
+		_, err = tx.Exec(ctx, "insert into bench_plain values ($1, 1) on conflict (key) do update set n = bench_plain.n + 1", key)
+	} else if err == nil {
+		_, err = tx.Exec(ctx, "update bench_plain set n = $2 where key = $1", key, n+1)
+	}
+	if err != nil {
+		return err
+	}
+	return tx.Commit(ctx)
+}
+
+func (p *plain) close() { p.pool.Close() }
+
+// upsert counts by one statement. It can do a fixed window only.
+type upsert struct{ pool *pgxpool.Pool }
+
+func (u *upsert) take(ctx context.Context, key string) error {
+	var n int
+	return u.pool.QueryRow(ctx, `insert into bench_plain values ($1, 1)
+		on conflict (key) do update set n = bench_plain.n + 1 returning n`, key).Scan(&n)
+}
+
+func (u *upsert) close() { u.pool.Close() }
+
+// stored is pgstore.
+type stored struct {
+	pool  *pgxpool.Pool
+	store *pgstore.Store
+}
+
+func (s *stored) take(ctx context.Context, key string) error {
+	results, err := s.store.Take(ctx, []ratelimit.Ask{{
+		Rule: "bench", Key: key, Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerHour(1 << 30), N: 1,
+	}})
+	if err == nil && !results[0].Allowed {
+		err = errors.New("denied")
+	}
+	return err
+}
+
+func (s *stored) close() {
+	s.store.Close()
+	s.pool.Close()
+}
+
+// kinds are the takers that are compared. Each makes a pool of its own.
+var kinds = []struct {
+	name string
+	make func(ctx context.Context, url string) (taker, error)
+}{
+	{"plain", func(ctx context.Context, url string) (taker, error) {
+		pool, err := poolOf(ctx, url, 16)
+		return &plain{pool}, err
+	}},
+	{"upsert", func(ctx context.Context, url string) (taker, error) {
+		pool, err := poolOf(ctx, url, 16)
+		return &upsert{pool}, err
+	}},
+	{"pgstore", func(ctx context.Context, url string) (taker, error) {
+		pool, err := poolOf(ctx, url, 4)
+		if err != nil {
+			return nil, err
+		}
+		s, err := pgstore.New(ctx, pool, pgstore.WithTable("bench_limits"), pgstore.WithStoreOptions(dbstore.WithTimeout(10*time.Second)))
+		return &stored{pool, s}, err
+	}},
+}
+
+func poolOf(ctx context.Context, url string, n int32) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = n
+	config.ConnConfig.RuntimeParams["synchronous_commit"] = "off"
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// scenes are what is measured.
+var scenes = []struct {
+	name      string
+	processes int
+	callers   int // of each process
+	keys      int
+	latency   bool // whether the figure is the median of the time of a decision
+}{
+	{"one caller, p50", 1, 1, 1000, true},
+	{"one key, 64 callers", 1, 64, 1, false},
+	{"10,000 keys, 64 callers", 1, 64, 10_000, false},
+	{"one key, 3 processes of 21", 3, 21, 1, false},
+	{"one key, 8 processes of 8", 8, 8, 1, false},
+}
+
+func run(ctx context.Context, w io.Writer, url, only string, long time.Duration) error {
+	admin, err := poolOf(ctx, url, 1)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(out, "scene\tplain\tupsert\tpgstore\tof plain\tof upsert\tp99 of pgstore\tshares\t")
+	for _, scene := range scenes {
+		if !strings.Contains(scene.name, only) {
+			continue
+		}
+		fmt.Fprintf(out, "%s\t", scene.name)
+		var figures []float64
+		var last figure
+		for _, kind := range kinds {
+			if _, err := admin.Exec(ctx, "drop table if exists bench_limits, bench_plain; create table bench_plain (key text primary key, n int) "+
+				"with (fillfactor = 70)", pgx.QueryExecModeSimpleProtocol); err != nil {
+				return err
+			}
+			var takers []taker
+			for range scene.processes {
+				t, err := kind.make(ctx, url)
+				if err != nil {
+					return err
+				}
+				takers = append(takers, t)
+			}
+			if last, err = measure(ctx, takers, scene.callers, scene.keys, long); err != nil {
+				return fmt.Errorf("%s, %s: %w", scene.name, kind.name, err)
+			}
+			if scene.latency {
+				figures = append(figures, float64(last.p50.Microseconds()))
+				fmt.Fprintf(out, "%d us\t", last.p50.Microseconds())
+			} else {
+				figures = append(figures, last.rate)
+				fmt.Fprintf(out, "%.0f/s\t", last.rate)
+			}
+			for _, t := range takers {
+				t.close()
+			}
+		}
+		fmt.Fprintf(out, "%.2f x\t%.2f x\t%v\t%s\t\n", figures[2]/figures[0], figures[2]/figures[1], last.p99.Round(10*time.Microsecond), last.shares)
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	return sizes(ctx, w, admin, url, long)
+}
+
+// A figure is what one measurement has found.
+type figure struct {
+	rate     float64 // decisions a second
+	p50, p99 time.Duration
+	shares   string // the largest share of a process divided by the smallest
+}
+
+// measure lets the callers take units for a while.
+func measure(ctx context.Context, takers []taker, callers, keys int, long time.Duration) (f figure, err error) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	var times []time.Duration
+	shares := make([]int, len(takers))
+	warm := time.Now().Add(long / 5)
+	end := warm.Add(long)
+	for i, t := range takers {
+		for c := range callers {
+			all.Go(func() {
+				var own []time.Duration
+				var failed error
+				for n := c * 7919; failed == nil; n++ {
+					began := time.Now()
+					if began.After(end) {
+						break
+					}
+					failed = t.take(ctx, "key-"+strconv.Itoa(n*31%keys))
+					if began.After(warm) {
+						own = append(own, time.Since(began))
+					}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				times, shares[i] = append(times, own...), shares[i]+len(own)
+				err = errors.Join(err, failed)
+			})
+		}
+	}
+	all.Wait()
+	if err != nil {
+		return f, err
+	}
+	slices.Sort(times)
+	f.rate, f.p50, f.p99 = float64(len(times))/long.Seconds(), times[len(times)/2], times[len(times)*99/100]
+	f.shares = fmt.Sprintf("1:%.2f", float64(slices.Max(shares))/float64(slices.Min(shares)))
+	return f, nil
+}
+
+// sizes prints what rows and decisions take on the server.
+func sizes(ctx context.Context, w io.Writer, admin *pgxpool.Pool, url string, long time.Duration) error {
+	if _, err := admin.Exec(ctx, "drop table if exists bench_limits"); err != nil {
+		return err
+	}
+	t, err := kinds[2].make(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	for i := range 10_000 {
+		if err := t.take(ctx, fmt.Sprintf("client-%08d", i)); err != nil {
+			return err
+		}
+	}
+	var before, after, size int64
+	var hot float64
+	const wal = "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint"
+	if err := admin.QueryRow(ctx, "select pg_total_relation_size('bench_limits') / 10000").Scan(&size); err != nil {
+		return err
+	}
+	if err := admin.QueryRow(ctx, wal).Scan(&before); err != nil {
+		return err
+	}
+	f, err := measure(ctx, []taker{t}, 1, 1000, long)
+	if err != nil {
+		return err
+	}
+	if err := admin.QueryRow(ctx, wal).Scan(&after); err != nil {
+		return err
+	}
+	time.Sleep(2 * time.Second) // the server counts updates with a delay
+	if err := admin.QueryRow(ctx, "select n_tup_hot_upd::float8 / n_tup_upd from pg_stat_user_tables where relname = 'bench_limits'").Scan(&hot); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, strings.Join([]string{
+		fmt.Sprintf("bytes a key, with its index: %d", size),
+		fmt.Sprintf("bytes of WAL a grant, one caller: %.0f", float64(after-before)/(f.rate*long.Seconds()*1.2)),
+		fmt.Sprintf("updates in place: %.1f %%", 100*hot),
+	}, "\n"))
+	return nil
+}

@@ -1,0 +1,118 @@
+package dbstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// A verb says what a call does.
+type verb uint8
+
+const (
+	takes verb = iota
+	onces
+	settles
+	resets
+	pardons
+)
+
+// A call is one call of a method of the Store, which needs the database.
+type call struct {
+	what verb
+	asks []ratelimit.Ask
+	once ratelimit.Attempt
+	keys []string // the keys of the rows: of each ask and, for Once, of the record
+
+	deadline time.Time // when the caller stops waiting, by the clock of the machine
+	number   uint64    // of the transaction that the call is part of; 0 if there was none yet; guarded by line.mu
+
+	// The fields below are what the last attempt has decided. They are read when done is closed.
+	results  []ratelimit.Result
+	replayed bool
+	err      error
+
+	done chan struct{}
+
+	mu    sync.Mutex
+	ended bool          // whether done is closed; guarded by mu
+	left  bool          // whether the caller has left; guarded by mu
+	later []func(error) // functions to call when the call has ended; guarded by mu
+}
+
+// gone reports whether the caller has left.
+func (c *call) gone() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.left
+}
+
+// end tells the caller that the fields of c are final.
+func (c *call) end() {
+	c.mu.Lock()
+	if c.ended {
+		c.mu.Unlock()
+		return
+	}
+	c.ended = true
+	later := c.later
+	c.later = nil
+	close(c.done)
+	c.mu.Unlock()
+	for _, f := range later {
+		f(c.err)
+	}
+}
+
+// fail ends the call with an error.
+func (c *call) fail(err error) {
+	c.results, c.replayed, c.err = nil, false, err
+	c.end()
+}
+
+// whenEnded calls the function f once: when the call has ended, with its error, or when its time limit is over. If the call was never
+// made, f gets the given error of the caller's context.
+func (c *call) whenEnded(ctxErr error, f func(error)) {
+	var once sync.Once
+	tell := func(err error) { once.Do(func() { f(err) }) }
+	c.mu.Lock()
+	if !c.ended {
+		c.later = append(c.later, func(err error) {
+			if errors.Is(err, errNotMade) {
+				err = ctxErr
+			}
+			tell(err)
+		})
+		c.mu.Unlock()
+		time.AfterFunc(time.Until(c.deadline), func() { tell(&Error{Err: errTimeout}) })
+		return
+	}
+	c.mu.Unlock()
+	tell(c.err)
+}
+
+// wait waits until the call has ended, and returns its error. It returns earlier if the context ends, or at the deadline of the call.
+func (s *Store) wait(ctx context.Context, c *call) error {
+	timer := time.NewTimer(time.Until(c.deadline))
+	defer timer.Stop()
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	c.mu.Lock()
+	ended := c.ended
+	c.left = true
+	c.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return &leftError{ctx.Err(), c}
+	case ended:
+		return c.err
+	}
+	return s.line.late(c)
+}

@@ -1,0 +1,2 @@
+// Package dbstoretest checks backends of package dbstore.
+package dbstoretest

@@ -1,0 +1,73 @@
+package dbstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// An Error is a failure of the database, or of the connection to it. It matches [ratelimit.ErrStore].
+type Error struct {
+	Err error // the error of the Backend, or another cause
+
+	call     uint64 // the number of the transaction that failed; several Errors with the same number count as one failure
+	notDone  bool   // whether nothing was charged
+	answered bool   // whether the failure concerns only this request
+}
+
+// Error returns the cause of the failure as text.
+func (e *Error) Error() string { return "dbstore: " + e.Err.Error() }
+
+// brokenError returns the error for a row whose value cannot be used.
+func brokenError(r *row, err error) *Error {
+	what := fmt.Sprintf("the row of rule %q, key %q", r.charge.Rule, r.charge.Key)
+	if r.record {
+		what = "the record of a request with an ID"
+	}
+	return &Error{Err: fmt.Errorf("%s is broken: %w", what, err), notDone: true, answered: true}
+}
+
+// Unwrap returns [ratelimit.ErrStore] and the cause of the failure, for [errors.Is] and [errors.As].
+func (e *Error) Unwrap() []error { return []error{ratelimit.ErrStore, e.Err} }
+
+// Answered reports whether the failure concerns only this request, while the database works; see [ratelimit.Store]. That is so if a
+// row of the request has a value that no Store has written, or if the error of the Backend says so.
+func (e *Error) Answered() bool {
+	var said ratelimit.StoreErrorAnswered
+	return e.answered || errors.As(e.Err, &said) && said.Answered()
+}
+
+// NotDone reports whether nothing was charged. Otherwise the request may have been charged or not.
+func (e *Error) NotDone() bool { return e.notDone }
+
+// Call returns the number of the transaction that failed. Requests that shared it have the same number and count as one failure; see
+// [ratelimit.Store].
+func (e *Error) Call() uint64 { return e.call }
+
+// errorOf returns the Error for an error of the Backend in the transaction with this number.
+func errorOf(err error, number uint64) *Error {
+	e := &Error{Err: err, call: number, notDone: wasNotDone(err)}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		// The time limit of the Store has passed, not the deadline of the caller's context. So the error must not match that of
+		// the context.
+		e.Err = fmt.Errorf("no answer in time: %s", err.Error())
+	}
+	return e
+}
+
+// errTimeout is the cause if a caller has waited for the whole time limit.
+var errTimeout = errors.New("no answer in time")
+
+// A leftError is the error of a caller whose context has ended while its call goes on.
+type leftError struct {
+	error
+	call *call
+}
+
+// Unwrap returns the error of the caller's context.
+func (e *leftError) Unwrap() error { return e.error }
+
+// Later calls the function f when the call has ended, or has reached the time limit; see [ratelimit.StoreErrorLater].
+func (e *leftError) Later(f func(error)) { e.call.whenEnded(e.error, f) }

@@ -1,0 +1,76 @@
+package dbstore
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// A row has a key and a value.
+//
+// The key of a state is a letter for the algorithm, the length of the rule's name, this name, and the key of the limiter. If that
+// is longer than maxKey bytes, the key is "#" and the SHA-256 of it. The key of a record of a request with an ID is "o" and a
+// SHA-256. So a row is named by all bytes of its names, and no two states have one row.
+//
+// The value is the version, what the row has to say, and the CRC-32C of the key and of all that. The key is in the sum so that a
+// value that was copied to another key is noticed.
+
+// maxKey is the length above which the names of a state are replaced by their sum.
+const maxKey = 200
+
+// version is the first byte of each value.
+const version = 1
+
+// letters has the first byte of the key of a state by its algorithm. For states that warm up, the letter is a capital.
+var letters = map[ratelimit.Algorithm]byte{
+	ratelimit.AlgorithmTokenBucket: 't', ratelimit.AlgorithmLeakyBucket: 'l', ratelimit.AlgorithmFixedWindow: 'f',
+	ratelimit.AlgorithmSlidingWindowCounter: 'c', ratelimit.AlgorithmSlidingWindowLog: 'g', ratelimit.AlgorithmInFlight: 'h',
+}
+
+// keyOf returns the key of the row that has the state of the ask.
+func keyOf(a *ratelimit.Ask) string {
+	letter := letters[a.Algorithm]
+	if a.Warmup != (ratelimit.Warmup{}) {
+		letter -= 'a' - 'A'
+	}
+	key := binary.AppendUvarint([]byte{letter}, uint64(len(a.Rule)))
+	key = append(append(key, a.Rule...), a.Key...)
+	if len(key) > maxKey {
+		sum := sha256.Sum256(key)
+		return "#" + string(sum[:])
+	}
+	return string(key)
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func sumOf(key string, value []byte) uint32 {
+	return crc32.Update(crc32.Checksum([]byte(key), castagnoli), castagnoli, value)
+}
+
+// seal returns the value of the row with this key that has the given content, or nil if the content is nil.
+func seal(key string, content []byte) []byte {
+	if content == nil {
+		return nil
+	}
+	value := append(make([]byte, 0, len(content)+5), version)
+	value = append(value, content...)
+	return binary.LittleEndian.AppendUint32(value, sumOf(key, value))
+}
+
+// unseal returns the content of a row, or an error if no Store has written its value under this key.
+func unseal(key string, value []byte) ([]byte, error) {
+	body := value[:max(len(value)-4, 0)]
+	switch {
+	case len(body) == 0:
+		return nil, fmt.Errorf("its value has only %d bytes", len(value))
+	case body[0] != version:
+		return nil, fmt.Errorf("its value has version %d, which this version of the library does not know", body[0])
+	case binary.LittleEndian.Uint32(value[len(body):]) != sumOf(key, body):
+		return nil, fmt.Errorf("its checksum is wrong")
+	}
+	return body[1:], nil
+}

@@ -1,0 +1,256 @@
+package engine
+
+import (
+	"math"
+	"time"
+
+	"github.com/ratelimit-go/ratelimit/internal/keytable"
+	"github.com/ratelimit-go/ratelimit/internal/packed"
+	"github.com/ratelimit-go/ratelimit/internal/penalty"
+)
+
+// A row is what a Book knows about one key of a rule, as bytes: its rate, its state, the charges that can still be given back,
+// and the denials that are counted for a Penalty. A store in a database keeps rows. To decide, it loads the rows of a request
+// into a Book, lets the Book decide, and dumps them again. All its Books must have a Timeline that starts at the Unix epoch, so
+// that an instant in a row means the same to each of them.
+
+// maxWindow is the largest number of bytes of a Rate.Window in a row.
+const maxWindow = 1 << 10
+
+// A loaded is a key whose row was loaded into a Book.
+type loaded struct {
+	ruleName
+	hash keytable.Hash
+}
+
+// Load sets what b knows about the key of the Charge c to what the row has, which [Book.Dump] has returned. If the parameter
+// heal is set, a key that was charged so far ahead of the clock that a new key, used up now, would be unused again by then
+// counts as charged last now: the clock was once set to a wrong time. Load returns [packed.ErrBroken] if no Dump can have
+// returned the row; call Forget then. The Book must know nothing about the key before the call.
+func (b *Book) Load(c *Charge, row []byte, heal bool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := loaded{c.name(), keytable.HashOf(c.Key)}
+	b.loaded = append(b.loaded, at)
+	f, now := packed.Read(row), b.time.Now()
+	var hasState, hasStrikes bool
+	packed.Flags(f, &hasState, &hasStrikes)
+	if hasStrikes {
+		var keep keytable.Instant
+		t := b.strikes[at.ruleName]
+		if t == nil {
+			t = penalty.New(c.Penalty, b.maxKeys)
+			b.strikes[at.ruleName] = t
+		}
+		packed.Instant(f, &keep)
+		t.Pack(at.hash, f)
+		if heal {
+			t.Heal(at.hash, now)
+		}
+		b.keep[at] = keep
+	}
+	if !hasState {
+		return f.Err()
+	}
+	var rate Rate
+	packRate(f, &rate)
+	if !f.OK() {
+		return f.Err()
+	}
+	keys := b.rules[at.ruleName]
+	if keys == nil {
+		var err error
+		if keys, err = b.open(c.Algorithm, rate, c.Warmup); err != nil {
+			return packed.ErrBroken
+		}
+		b.rules[at.ruleName] = keys
+	}
+	return keys.Keys.(rower).load(keys, at.hash, &rate, f, now, heal)
+}
+
+// Dump returns what b knows about the key of the Charge c, for [Book.Load], or nil if it knows nothing. From the instant in the
+// parameter keep on, a key about which nothing is known gets the same answers.
+func (b *Book) Dump(c *Charge) (row []byte, keep keytable.Instant) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := loaded{c.name(), keytable.HashOf(c.Key)}
+	b.loaded = append(b.loaded, at)
+	keys, t := b.rules[at.ruleName], b.strikes[at.ruleName]
+	hasState, hasStrikes := keys != nil && keys.Keys.(rower).has(at.hash), t.Has(at.hash)
+	if !hasState && !hasStrikes {
+		return nil, 0
+	}
+	f := packed.Write(nil)
+	packed.Flags(f, &hasState, &hasStrikes)
+	if hasStrikes {
+		if keep = b.keep[at]; c.Penalty.After > 0 && !c.Shadow {
+			keep = t.Idle(at.hash)
+		}
+		packed.Instant(f, &keep)
+		t.Pack(at.hash, f)
+	}
+	if hasState {
+		keep = max(keep, keys.Keys.(rower).dump(keys, at.hash, f, b.time.Now()))
+	}
+	return f.Bytes(), keep
+}
+
+// Forget makes b forget all keys that were loaded or dumped since the last call of Forget, and all that the function onRestart of
+// [NewBook] forgets. What b knows of the rules, such as their rates, stays.
+func (b *Book) Forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, at := range b.loaded {
+		if keys := b.rules[at.ruleName]; keys != nil && (i == 0 || at.ruleName != b.loaded[i-1].ruleName) {
+			keys.Keys.(rower).empty()
+			keys.forget()
+		}
+		b.strikes[at.ruleName].Forget(at.hash)
+	}
+	b.loaded = b.loaded[:0]
+	clear(b.keep)
+	b.onRestart()
+}
+
+// packRate writes the rate r to f, or reads it from f.
+func packRate(f *packed.Form, r *Rate) {
+	packed.Number(f, &r.Requests, 1, math.MaxInt)
+	packed.Number(f, &r.Per, 0, time.Duration(math.MaxInt64))
+	packed.Number(f, &r.Burst, 0, math.MaxInt)
+	packed.Text(f, &r.Window, maxWindow)
+}
+
+// A rower is the Keys of a rule that can write what they know about one key to a row, and read it back.
+type rower interface {
+	// has reports whether the key with hash h has a state.
+	has(h keytable.Hash) bool
+
+	// dump writes the state of the key with hash h to f. The Ledger l has its open charges. From the returned instant on, a
+	// key without a state gets the same answers.
+	dump(l *Ledger, h keytable.Hash, f *packed.Form, now keytable.Instant) (keep keytable.Instant)
+
+	// load reads the state of the key with hash h from f, after its rate, and opens its charges in the Ledger l. The parameter
+	// heal is explained at [Book.Load].
+	load(l *Ledger, h keytable.Hash, rate *Rate, f *packed.Form, now keytable.Instant, heal bool) error
+
+	// empty forgets the states of all keys, and their receipts.
+	empty()
+}
+
+// A packer is an [Algorithm] that can write the state of a key to a row.
+type packer[S any] interface {
+	// Pack writes the state s to f, or reads it from f. It accepts each state that Step, Carry, Resize, GiveBack and Exceed
+	// can make, and no state with which they could fail.
+	Pack(s *S, f *packed.Form)
+}
+
+// Pack writes the state s to f, or reads it from f.
+func (c *WarmConfig[S, C]) Pack(s *Warm[S], f *packed.Form) {
+	packed.Instant(f, &s.first)
+	any(c.full).(packer[S]).Pack(&s.state, f)
+}
+
+func (k *ratedKeys[S, C]) has(h keytable.Hash) bool {
+	shard := k.table.Lock(h)
+	defer shard.Unlock()
+	s := shard.Find(h)
+	return s != nil && s.tag.plan() != 0
+}
+
+func (k *ratedKeys[S, C]) dump(l *Ledger, h keytable.Hash, f *packed.Form, now keytable.Instant) (keep keytable.Instant) {
+	shard := k.table.Lock(h)
+	defer shard.Unlock()
+	ps, s := shard.Algorithm, shard.Find(h)
+	p := ps.planOf(s)
+	packRate(f, &p.rate)
+	slow := ps.slowestOf(s, p)
+	slows := slow != p
+	packed.Flags(f, &slows)
+	if slows {
+		packRate(f, &slow.rate)
+	}
+	if f.Section(); p.holds != nil {
+		p.holds.pack(&s.state, f, l.naming(h))
+	} else {
+		any(p.config).(packer[S]).Pack(&s.state, f)
+		k.receipts.get().dump(s.tag.chain(), h, f, l.naming(h))
+	}
+	now = max(now, p.config.Reached(&s.state))
+	return now.Add(untilNew(s, p, slow, now)).Add(ps.rates.Warmup.length())
+}
+
+// length returns the time in which the limit of a new key grows, or 0 if w is nil.
+func (w *Warmup) length() time.Duration {
+	if w == nil {
+		return 0
+	}
+	return w.Over
+}
+
+func (k *ratedKeys[S, C]) load(l *Ledger, h keytable.Hash, rate *Rate, f *packed.Form, now keytable.Instant, heal bool) error {
+	if err := k.Admit(rate); err != nil {
+		return err
+	}
+	ps := k.plans.Load()
+	p, err := ps.find(*rate, true)
+	if err != nil {
+		return packed.ErrBroken
+	}
+	slow, slows := p, false
+	if packed.Flags(f, &slows); slows {
+		var other Rate
+		packRate(f, &other)
+		if !f.OK() {
+			return f.Err()
+		}
+		if slow, err = ps.find(other, true); err != nil || !slow.config.Slower(p.config) {
+			return packed.ErrBroken
+		}
+	}
+	if f.Section(); heal {
+		f.Back(k.tooFarAhead(p, f.Bytes(), now))
+	}
+	s := new(ratedState[S])
+	keepSlowest(s, p, slow)
+	if p.holds != nil {
+		p.holds.unpack(&s.state, f, func(id uint64, e *receipt) { l.reopen(h, id, e, f) })
+	} else {
+		any(p.config).(packer[S]).Pack(&s.state, f)
+		link := k.receipts.get().load(h, f, p.arithmetic(), func(id uint64, e *receipt) { l.reopen(h, id, e, f) })
+		s.tag = s.tag.withChain(link)
+	}
+	if err := f.Err(); err != nil {
+		return err
+	}
+	shard := k.table.Lock(h)
+	defer shard.Unlock()
+	shard.Offer(h, s, 0) // nothing is idle at instant 0, so that no other key is forgotten
+	return nil
+}
+
+// tooFarAhead returns by how many nanoseconds the state that the row has is too far ahead of the instant now, as [Book.Load] says,
+// or 0 if it is not. The parameter p is the plan (rate) of the state.
+func (k *ratedKeys[S, C]) tooFarAhead(p *ratePlan[S, C], row []byte, now keytable.Instant) uint64 {
+	var s, fresh S
+	f := packed.Read(row)
+	if p.holds != nil {
+		p.holds.unpack(&s, f, func(uint64, *receipt) {})
+	} else {
+		any(p.config).(packer[S]).Pack(&s, f)
+	}
+	reached := p.config.Reached(&s)
+	if !f.OK() || reached <= now {
+		return 0
+	}
+	v, _ := p.config.Step(&fresh, p.config, now, 1, false)
+	p.config.Exceed(&fresh, now, v.Limit)
+	if v, _ = p.config.Step(&fresh, p.config, now, 1, false); reached.Since(now) < uint64(v.ResetAfter) {
+		return 0
+	}
+	return reached.Since(now)
+}
+
+func (k *ratedKeys[S, C]) empty() {
+	k.table.Restart(k.plans.Load())
+	k.receipts.made.Store(nil)
+}

@@ -1,0 +1,163 @@
+// Package packed writes numbers as bytes, and reads them back. The code that describes a value is the same for both
+// directions, so that it cannot write one thing and read another.
+package packed
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+)
+
+// ErrBroken is the error for bytes that no [Form] has written.
+var ErrBroken = errors.New("the stored value is broken")
+
+// A Form is a sequence of bytes that is either written or read. Each of the functions that get a Form and a pointer
+// either appends the value at the pointer to the bytes, or takes a value from the bytes and stores it at the pointer.
+// A Form that has once met bytes that cannot be right only reads the smallest permitted values from then on.
+type Form struct {
+	bytes   []byte
+	reading bool
+	broken  bool
+	last    uint64 // the instant that was written or read last; the next one is stored as the difference
+	back    uint64 // how many nanoseconds are subtracted from each instant that is read
+}
+
+// start is the instant from which the first instant of a Form is counted: the Start of the package keytable.
+const start = 1 << 63
+
+// Write returns a Form that appends to the bytes in the parameter to.
+func Write(to []byte) *Form { return &Form{bytes: to, last: start} }
+
+// Read returns a Form that reads the given bytes.
+func Read(from []byte) *Form { return &Form{bytes: from, reading: true, last: start} }
+
+// Section begins a section: a part of the bytes that is the same whatever was written before it.
+func (f *Form) Section() { f.last = start }
+
+// Back makes each instant that is read from now on earlier by so many nanoseconds. The zero instant, which means that there is
+// none, stays as it is.
+func (f *Form) Back(by uint64) { f.back = by }
+
+// Reading reports whether f is read, not written.
+func (f *Form) Reading() bool { return f.reading }
+
+// Bytes returns what was written so far, or what is still to be read.
+func (f *Form) Bytes() []byte { return f.bytes }
+
+// Fail notes that the bytes cannot be right.
+func (f *Form) Fail() { f.broken, f.bytes = true, nil }
+
+// OK reports whether everything that was read so far can be right.
+func (f *Form) OK() bool { return !f.broken }
+
+// Err returns [ErrBroken] if the bytes cannot be right, or if some of them were not read.
+func (f *Form) Err() error {
+	if f.broken || f.reading && len(f.bytes) > 0 {
+		return ErrBroken
+	}
+	return nil
+}
+
+// uint reads a number of at most the given size, or writes v. It returns the number.
+func (f *Form) uint(v, most uint64) uint64 {
+	if !f.reading {
+		f.bytes = binary.AppendUvarint(f.bytes, v)
+		return v
+	}
+	v, n := binary.Uvarint(f.bytes)
+	if n <= 0 || v > most {
+		f.Fail()
+		return 0
+	}
+	f.bytes = f.bytes[n:]
+	return v
+}
+
+// An Integer is a type of numbers that a [Form] can have.
+type Integer interface {
+	~int | ~int64 | ~uint8 | ~uint32 | ~uint64
+}
+
+// Number writes or reads a number from least to most. Both are at least 0, and most is at most the largest int64.
+func Number[T Integer](f *Form, p *T, least, most T) {
+	v := f.uint(uint64(*p), uint64(most))
+	if !f.reading {
+		return
+	}
+	if v < uint64(least) {
+		f.Fail()
+	}
+	*p = max(T(v), least)
+}
+
+// Instant writes or reads an instant: any number of 64 bits, of which neighbours in a Form are usually close together.
+func Instant[T ~uint64](f *Form, p *T) {
+	d := int64(uint64(*p) - f.last)
+	if f.reading {
+		*p = 0
+	}
+	v := f.uint(uint64(d)<<1^uint64(d>>63), math.MaxUint64)
+	if !f.reading {
+		f.last = uint64(*p)
+		return
+	}
+	if f.broken {
+		return
+	}
+	f.last += v>>1 ^ -(v & 1)
+	if f.last != 0 {
+		*p = max(T(f.last-min(f.back, f.last)), 1)
+	}
+}
+
+// Counts writes or reads an instant and then some numbers, whose sum is at most the largest int64.
+func Counts[T ~uint64](f *Form, last *T, counts ...*int64) {
+	Instant(f, last)
+	most := int64(math.MaxInt64)
+	for _, p := range counts {
+		Number(f, p, 0, most)
+		most -= *p
+	}
+}
+
+// Mark writes or reads a number in which all values are equally likely, in 8 bytes.
+func Mark(f *Form, p *uint64) {
+	switch {
+	case !f.reading:
+		f.bytes = binary.LittleEndian.AppendUint64(f.bytes, *p)
+	case len(f.bytes) < 8:
+		f.Fail()
+		*p = 0
+	default:
+		*p, f.bytes = binary.LittleEndian.Uint64(f.bytes), f.bytes[8:]
+	}
+}
+
+// Flags writes or reads up to 8 bools.
+func Flags(f *Form, all ...*bool) {
+	var bits uint8
+	for i, p := range all {
+		if *p {
+			bits |= 1 << i
+		}
+	}
+	Number(f, &bits, 0, 1<<len(all)-1)
+	for i, p := range all {
+		*p = bits&(1<<i) != 0
+	}
+}
+
+// Text writes or reads a text of at most so many bytes.
+func Text(f *Form, p *string, most int) {
+	n := len(*p)
+	Number(f, &n, 0, most)
+	switch {
+	case !f.reading:
+		f.bytes = append(f.bytes, *p...)
+	case n > len(f.bytes):
+		f.Fail()
+		*p = ""
+	default:
+		*p, f.bytes = string(f.bytes[:n]), f.bytes[n:]
+	}
+}

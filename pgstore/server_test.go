@@ -1,0 +1,240 @@
+package pgstore_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/ratelimit-go/ratelimit/pgstore"
+)
+
+// TestMain stops the server that the tests share, and fails if a goroutine is left at the end.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared != nil {
+		shared.kill()
+		_ = os.RemoveAll(shared.dir)
+	}
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// A server is a PostgreSQL server that belongs to the tests.
+type server struct {
+	dir  string
+	port int
+	as   *syscall.SysProcAttr // the user that it runs as: PostgreSQL refuses to run as root
+	args []string
+	cmd  *exec.Cmd
+}
+
+// program returns the path of a program of PostgreSQL. If there is none it skips the test, or fails it if the environment has
+// RATELIMIT_REQUIRE_POSTGRES=1.
+func program(t testing.TB, name string) string {
+	t.Helper()
+	paths, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
+	if slices.Sort(paths); len(paths) > 0 {
+		return paths[len(paths)-1]
+	}
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	if os.Getenv("RATELIMIT_REQUIRE_POSTGRES") == "1" {
+		t.Fatalf("no %s: %v", name, err)
+	}
+	t.Skipf("no %s", name)
+	return ""
+}
+
+// unprivileged returns how to start a process that is not root, and the user to whom its files must belong.
+func unprivileged(t testing.TB) (as *syscall.SysProcAttr, uid, gid int) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		return nil, os.Getuid(), os.Getgid()
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		if u, err := user.Lookup(name); err == nil {
+			uid, _ = strconv.Atoi(u.Uid)
+			gid, _ = strconv.Atoi(u.Gid)
+			return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, uid, gid
+		}
+	}
+	t.Skip("root cannot run PostgreSQL, and there is no other user")
+	return nil, 0, 0
+}
+
+// start starts a server with a new, empty cluster. The settings are those of postgresql.conf.
+func start(t testing.TB, settings ...string) *server {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pgstore") //nolint:usetesting // the server outlives the test that starts it, and runs as another user
+	require.NoError(t, err)
+	s := &server{dir: dir}
+	var uid, gid int
+	s.as, uid, gid = unprivileged(t)
+	require.NoError(t, os.Chown(dir, uid, gid))
+	require.NoError(t, os.Chmod(dir, 0o700))
+	initdb := exec.CommandContext(t.Context(), program(t, "initdb"), "-D", filepath.Join(dir, "data"), "-A", "trust", "-U", "postgres",
+		"-E", "UTF8", "--locale=C", "--no-sync")
+	initdb.SysProcAttr, initdb.Dir = s.as, dir
+	out, err := initdb.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s.port = listener.Addr().(*net.TCPAddr).Port
+	require.NoError(t, listener.Close())
+	for _, set := range append([]string{"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(s.port), "unix_socket_directories=" + dir,
+		"max_connections=200", "shared_buffers=64MB"}, settings...) {
+		s.args = append(s.args, "-c", set)
+	}
+	s.run(t)
+	return s
+}
+
+// own starts a server for a single test.
+func own(t *testing.T, settings ...string) *server {
+	t.Helper()
+	s := start(t, settings...)
+	t.Cleanup(func() {
+		s.kill()
+		_ = os.RemoveAll(s.dir)
+	})
+	return s
+}
+
+// run starts the process of s, and waits until it answers.
+func (s *server) run(t testing.TB) {
+	t.Helper()
+	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(t, err)
+	args := append([]string{"-D", filepath.Join(s.dir, "data")}, s.args...)
+	s.cmd = exec.CommandContext(context.Background(), program(t, "postgres"), args...)
+	s.cmd.SysProcAttr, s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = s.as, s.dir, log, log
+	require.NoError(t, s.cmd.Start())
+	require.NoError(t, log.Close())
+	require.Eventually(t, func() bool {
+		conn, err := pgx.Connect(context.Background(), s.url())
+		if err != nil {
+			return false
+		}
+		return conn.Close(context.Background()) == nil
+	}, time.Minute, 20*time.Millisecond)
+}
+
+// kill ends all processes of s at once, as a crash does.
+func (s *server) kill() {
+	if s.cmd == nil {
+		return
+	}
+	// If the postmaster is killed, its children end by themselves as soon as they notice.
+	_ = s.cmd.Process.Kill()
+	_, _ = s.cmd.Process.Wait()
+	s.cmd = nil
+	for range 500 {
+		if _, err := os.Stat(filepath.Join(s.dir, "data", "postmaster.pid")); err != nil {
+			break
+		}
+		if !s.alive() {
+			_ = os.Remove(filepath.Join(s.dir, "data", "postmaster.pid"))
+			break
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// alive reports whether a process has a file of the cluster open: whether a child of the server still runs.
+func (s *server) alive() bool {
+	links, _ := filepath.Glob("/proc/[0-9]*/cwd")
+	for _, link := range links {
+		if to, err := os.Readlink(link); err == nil && to == filepath.Join(s.dir, "data") {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *server) url() string {
+	return fmt.Sprintf("postgres://postgres:secret@127.0.0.1:%d/postgres?sslmode=disable", s.port)
+}
+
+var (
+	shared *server
+	once   sync.Once
+)
+
+// sharedServer returns the server that most tests share.
+func sharedServer(t testing.TB) *server {
+	t.Helper()
+	program(t, "postgres")
+	once.Do(func() { shared = start(t, "fsync=off") })
+	require.NotNil(t, shared, "the server did not start")
+	return shared
+}
+
+// pool returns a pool of n connections to the server at the given URL. The function change may change its settings.
+func poolOf(t testing.TB, url string, n int, change func(*pgxpool.Config)) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(url)
+	require.NoError(t, err)
+	config.MaxConns = int32(n)
+	if change != nil {
+		change(config)
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+func newStore(t testing.TB, pool *pgxpool.Pool, opts ...pgstore.Option) *pgstore.Store {
+	t.Helper()
+	s, err := pgstore.New(t.Context(), pool, opts...)
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// table returns the name of a table that no other test uses.
+func table(t testing.TB) string {
+	t.Helper()
+	tables.Lock()
+	defer tables.Unlock()
+	tables.n++
+	return fmt.Sprintf("limits_%d", tables.n)
+}
+
+var tables struct {
+	sync.Mutex
+	n int
+}
+
+// query returns the only value of the row that the statement selects.
+func query[T any](t testing.TB, pool *pgxpool.Pool, sql string, args ...any) (v T) {
+	t.Helper()
+	require.NoError(t, pool.QueryRow(context.Background(), sql, args...).Scan(&v))
+	return v
+}
+
+func execute(t testing.TB, pool *pgxpool.Pool, sql string, args ...any) {
+	t.Helper()
+	_, err := pool.Exec(context.Background(), sql, args...)
+	require.NoError(t, err)
+}
