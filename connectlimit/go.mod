@@ -10,10 +10,6 @@ require (
 	google.golang.org/protobuf v1.36.6
 )
 
-require (
-	github.com/google/go-cmp v0.6.0 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
-	golang.org/x/net v0.58.0 // indirect
-)
+require go.yaml.in/yaml/v3 v3.0.5 // indirect
 
 replace github.com/ratelimit-go/ratelimit => ../
