@@ -11,5 +11,3 @@ require (
 )
 
 require go.yaml.in/yaml/v3 v3.0.5 // indirect
-
-replace github.com/ratelimit-go/ratelimit => ../

@@ -12,5 +12,3 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/time v0.15.0 // indirect
 )
-
-replace github.com/ratelimit-go/ratelimit => ../
