@@ -16,10 +16,12 @@ func TestCompletion(t *testing.T) {
 	script := runIn(t, nil, "completion", "bash")
 	require.Equal(t, exitOK, script.code)
 	for words, want := range map[string]string{
-		"ratelimit re": "replay reset", "ratelimit replay -max": "-max-denied -max-keys", "ratelimit top -eve": "-every", "ratelimit validate lim": "",
+		"ratelimit re": "replay reset", "ratelimit replay -max": "-max-denied -max-keys", "ratelimit top -eve": "-every",
+		"ratelimit validate lim": "",
 	} {
 		list := strings.Fields(words)
-		ask := script.out + "\nCOMP_WORDS=(" + words + ")\nCOMP_CWORD=" + string(rune('0'+len(list)-1)) + "\n_ratelimit\necho \"${COMPREPLY[*]}\"\n"
+		ask := script.out +
+			"\nCOMP_WORDS=(" + words + ")\nCOMP_CWORD=" + string(rune('0'+len(list)-1)) + "\n_ratelimit\necho \"${COMPREPLY[*]}\"\n"
 		out, err := exec.CommandContext(t.Context(), "bash", "-c", ask).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		require.Equal(t, want, strings.TrimSpace(string(out)), words)

@@ -33,7 +33,7 @@ func TestDocs(t *testing.T) {
 		for _, found := range example.FindAllStringSubmatch(string(text), -1) {
 			args, want := strings.Fields(found[1]), found[2]
 			switch args[0] {
-			case "replay", "explain", "suggest", "validate":
+			case "replay", "explain", "suggest", "validate", "prove":
 			default:
 				continue // see TestDocsOfRedis
 			}
@@ -53,7 +53,7 @@ func TestDocs(t *testing.T) {
 			ran++
 		}
 	}
-	require.Equal(t, 5, ran)
+	require.Equal(t, 6, ran)
 }
 
 // TestDocsOfRedis does so for the commands that need a server. The address and the times differ.
@@ -88,5 +88,5 @@ func TestDocsOfRedis(t *testing.T) {
 			ran++
 		}
 	}
-	require.Equal(t, 4, ran, fmt.Sprint("of ", address))
+	require.Equal(t, 3, ran, fmt.Sprint("of ", address))
 }

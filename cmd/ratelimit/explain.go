@@ -148,10 +148,7 @@ func runExplain(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 		return err
 	}
 	req.Cost, req.Costs = cost.value, cost.costs
-	if _, err := logs.options(); err != nil {
-		return err
-	}
-	if err := asksFor(req, logs.ipv6); err != nil {
+	if err := logs.asksFor(req); err != nil {
 		return err
 	}
 	clock, end := replay.NewClock(), timeFlag(math.MaxInt64)
@@ -197,14 +194,17 @@ func runExplain(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 }
 
 // asksFor returns a usageError if the flags do not describe a request. Otherwise it fills in what they mean.
-func asksFor(req *ratelimit.Request, ipv6 int) error {
+func (f *logFlags) asksFor(req *ratelimit.Request) error {
+	if _, err := f.options(); err != nil {
+		return err
+	}
 	switch {
 	case req.Endpoint == "":
 		return usageError("-endpoint is missing: what the request is for, such as /search")
 	case req.Client == "" && req.IP == "" && len(req.Attrs) == 0:
 		return usageError("-client or -ip is missing: who sends the request")
 	}
-	return meant(req, ipv6)
+	return meant(req, f.ipv6)
 }
 
 // before lets the limiter of the given Run decide on the requests of logs that come before the time end. The result strict is

@@ -56,7 +56,8 @@ func sendToShop(t *testing.T, n int) []shopRequest {
 		clock.Advance(time.Duration(r.IntN(4)) * time.Second)
 		q := shopRequest{at: clock.Now(), method: []string{"GET", "POST"}[r.IntN(2)]}
 		q.target = []string{
-			fmt.Sprintf("/users/%d?full=%d", r.IntN(1000), r.IntN(9)), "/login", "/search?q=a%20b", fmt.Sprintf("/items/%d/reviews", r.IntN(50)), "/about",
+			fmt.Sprintf("/users/%d?full=%d", r.IntN(1000), r.IntN(9)), "/login", "/search?q=a%20b",
+			fmt.Sprintf("/items/%d/reviews", r.IntN(50)), "/about",
 			"/users/x%2fy",
 		}[r.IntN(6)]
 		q.remote = fmt.Sprintf("203.0.113.%d:%d", r.IntN(4), 1024+r.IntN(60_000))

@@ -40,7 +40,9 @@ func writeMarkdown(w io.Writer, r *replayJSON) error {
 		if rule.Shadow {
 			mode = " (" + r.shadowModes + ")"
 		}
-		rows = append(rows, []string{code(name(rule.Name)) + mode, number(rule.Requests), number(rule.Denied), percent(rule.Denied, rule.Requests)})
+		rows = append(rows, []string{
+			code(name(rule.Name)) + mode, number(rule.Requests), number(rule.Denied), percent(rule.Denied, rule.Requests),
+		})
 	}
 	markdownTable(&b, rows)
 	markdownOffenders(&b, "Top offenders", r.Offenders)

@@ -207,7 +207,9 @@ func (m merged) down() {
 }
 
 // openLog opens the log at path, or the standard input if path is "-".
-func (f *logFlags) openLog(ctx context.Context, p *progress, path string, o accesslog.Options, counted bool) (*accesslog.Reader, io.Closer, error) {
+func (f *logFlags) openLog(
+	ctx context.Context, p *progress, path string, o accesslog.Options, counted bool,
+) (*accesslog.Reader, io.Closer, error) {
 	var in io.Reader
 	closer := io.Closer(io.NopCloser(nil))
 	if path == "-" {

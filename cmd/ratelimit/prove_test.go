@@ -24,13 +24,15 @@ func TestProve(t *testing.T) {
 /login          1m  10 reached  6,004 exact
 all others      1s   104 exact    104 exact
 `, ""}, got)
-	got = runIn(t, files, "prove", "limits.json", "-replicas", "4", "-store", "redis", "-policy", "local:4", "-endpoint", "/db,/login", "-in", "1s")
+	got = runIn(t, files, "prove", "limits.json", "-replicas", "4", "-store", "redis", "-policy", "local:4",
+		"-endpoint", "/db,/login", "-in", "1s")
 	require.Equal(t, call{exitOK, `endpoint  in any  one client  all clients  store fails: one        all
 /db           1s  10 reached    104 exact          18 bound  204 bound
 /login        1s  10 reached    104 exact          10 bound  104 bound
 `, ""}, got)
 	got = runIn(t, files, "prove", "limits.json", "-replicas", "4", "-endpoint", "/db", "-in", "1s", "-schedule")
-	require.Contains(t, got.out, "/db           1s  40 reached    416 exact\n\n/db, any 1s, one client: 10 requests from 00:00:00 on\n  +0s  5\n  +10ms  1\n")
+	require.Contains(t, got.out, "/db           1s  40 reached    416 exact\n\n"+
+		"/db, any 1s, one client: 10 requests from 00:00:00 on\n  +0s  5\n  +10ms  1\n")
 	require.Contains(t, got.out, "and so on, 88 more times\n")
 
 	got = runIn(t, files, "prove", "limits.json", "-assert", "any 10s of /db <= 1004", "-assert", "any 1s of /db  by one client <= 9")
@@ -46,7 +48,8 @@ all others      1s   104 exact    104 exact
 	require.Equal(t, call{exitOK, "assert any 1s of /db by one client while the store fails <= 20: holds, 20 bound\n", ""}, got)
 
 	for args, want := range map[string]string{
-		"prove": "an argument is missing: the file of rules", "prove limits.json -replicas 0": "-replicas is 0", "prove limits.json -store sql": "-store is",
+		"prove": "an argument is missing: the file of rules", "prove limits.json -replicas 0": "-replicas is 0",
+		"prove limits.json -store sql":   "-store is",
 		"prove limits.json -policy some": `-policy is "some"`, "prove limits.json -lease 5": "-lease is given without -store redis",
 		"prove limits.json -in soon": `-in: "soon" is no length of time`, "prove limits.json -assert x": `-assert is "x": must be like`,
 		"prove limits.json -lease -1": "-lease is -1",
@@ -55,5 +58,6 @@ all others      1s   104 exact    104 exact
 		require.Equal(t, exitUsage, got.code, args)
 		require.Contains(t, got.err, want)
 	}
-	require.Contains(t, runIn(t, files, "prove", "limits.json", "-assert", "any 1s of /db while the store fails <= 1").err, "give -store redis")
+	got = runIn(t, files, "prove", "limits.json", "-assert", "any 1s of /db while the store fails <= 1")
+	require.Contains(t, got.err, "give -store redis")
 }

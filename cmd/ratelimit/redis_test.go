@@ -416,7 +416,8 @@ func TestTopTiers(t *testing.T) {
   {"endpoint": "/a", "algorithm": "TokenBucket", "rate": "20/d", "tiers": {"paid": "600/d burst 90", "staff": "unlimited"}}]}`), 0o600))
 	store, err := redisstore.New(client, redisstore.WithTimeout(10*time.Second))
 	require.NoError(t, err)
-	_, l, err := loadRules("tiers.json", ratelimit.WithStore(store), ratelimit.WithName("shop"), ratelimit.WithFailurePolicy(ratelimit.FailClosed))
+	_, l, err := loadRules("tiers.json", ratelimit.WithStore(store), ratelimit.WithName("shop"),
+		ratelimit.WithFailurePolicy(ratelimit.FailClosed))
 	require.NoError(t, err)
 	for _, req := range []ratelimit.Request{{Client: "bob", Cost: 20}, {Client: "carol", Tier: "paid", Cost: 30}} {
 		req.Endpoint = "/a"

@@ -56,53 +56,75 @@ type replayJSON struct {
 // maxJSONSpans is the largest number of spans of time that replay -json prints.
 const maxJSONSpans = 2048
 
+// replayFlags hold the flags of the command replay.
+type replayFlags struct {
+	config, against, decisions string
+	top                        int
+	maxDenied                  shareFlag
+	markdown, follow, json     bool
+}
+
+func (f *replayFlags) define(fs *flag.FlagSet) {
+	fs.StringVar(&f.config, "config", "", "the `file` of rules")
+	fs.StringVar(&f.against, "against", "", "another `file` of rules, to say what differs")
+	fs.IntVar(&f.top, "top", 10, "how many offenders to list, at `most`")
+	fs.Var(&f.maxDenied, "max-denied", "the `share` of denied requests above which the exit code is 1")
+	fs.BoolVar(&f.markdown, "markdown", false, "print Markdown, for a pull request")
+	fs.BoolVar(&f.follow, "follow", false, "draw the report every two seconds, of a log from tail -F")
+	fs.StringVar(&f.decisions, "decisions", "", "a `file` for each decision, as a JSON object a line")
+	fs.BoolVar(&f.json, "json", false, "print JSON")
+}
+
+// check returns a usageError if the flags do not fit the logs at paths.
+func (f *replayFlags) check(paths []string) error {
+	switch {
+	case f.config == "":
+		return usageError("-config is missing: the file of rules")
+	case f.top < 1 || f.top > 1000:
+		return usageError(fmt.Sprintf("-top is %d: must be from 1 to 1000", f.top))
+	case f.json && f.markdown:
+		return usageError("-json and -markdown are given: one of them says what to print")
+	case f.follow && (len(paths) != 1 || paths[0] != "-" || f.json):
+		return usageError("-follow is for the standard input, without -json: tail -F access.log | ratelimit replay - -follow")
+	}
+	return nil
+}
+
 func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) error {
-	config := fs.String("config", "", "the `file` of rules")
-	against := fs.String("against", "", "another `file` of rules, to say what differs")
-	top := fs.Int("top", 10, "how many offenders to list, at `most`")
-	maxDenied := shareFlag{}
-	fs.Var(&maxDenied, "max-denied", "the `share` of denied requests above which the exit code is 1")
-	asMarkdown := fs.Bool("markdown", false, "print Markdown, for a pull request")
-	follow := fs.Bool("follow", false, "draw the report every two seconds, of a log from tail -F")
-	decisions := fs.String("decisions", "", "a `file` for each decision, as a JSON object a line")
-	asJSON := fs.Bool("json", false, "print JSON")
+	var f replayFlags
+	f.define(fs)
 	how := newRuleFlags(fs)
 	logs := newLogFlags(fs)
 	paths, err := parse(fs, args, 1, 1000, "the log")
+	if err == nil {
+		err = f.check(paths)
+	}
 	if err != nil {
 		return err
 	}
-	switch {
-	case *config == "":
-		return usageError("-config is missing: the file of rules")
-	case *top < 1 || *top > 1000:
-		return usageError(fmt.Sprintf("-top is %d: must be from 1 to 1000", *top))
-	case *follow && (len(paths) != 1 || paths[0] != "-" || *asJSON):
-		return usageError("-follow is for the standard input, without -json: tail -F access.log | ratelimit replay - -follow")
-	}
 	clock := replay.NewClock()
-	first, second, err := how.players(clock, *config, *against)
+	first, second, err := how.players(clock, f.config, f.against)
 	if err == nil {
 		err = logs.checkUnits(first, second)
 	}
 	if err != nil {
 		return err
 	}
-	out := replayJSON{Config: *config, Against: *against, shadowModes: shadowModes(first)}
+	out := replayJSON{Config: f.config, Against: f.against, shadowModes: shadowModes(first)}
 	var run *replay.Run
 	work := func(each func(*accesslog.Entry, ratelimit.Result) error) error {
 		run = replay.NewRun(clock, first, second, each)
-		if *follow {
-			logs.follow(t, &out, run, *top)
+		if f.follow {
+			logs.follow(t, &out, run, f.top)
 		}
 		uncancelled := context.WithoutCancel(ctx) // run.Add need not check ctx, because the method read checks it once in 1,024 requests
 		out.Log, err = logs.read(ctx, t, paths, func(e *accesslog.Entry) error { return run.Add(uncancelled, e) })
 		return err
 	}
-	if *decisions == "" {
+	if f.decisions == "" {
 		err = work(nil)
 	} else {
-		err = t.save(*decisions, func(w io.Writer) error { return writeDecisions(w, work) })
+		err = t.save(f.decisions, func(w io.Writer) error { return writeDecisions(w, work) })
 	}
 	interrupted := errors.Is(err, errInterrupted) && out.Log.kept > 0
 	if err != nil && !interrupted {
@@ -110,27 +132,36 @@ func runReplay(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	}
 	out.Warnings = logs.doubtsOf(&out, first, second)
 	strict := logs.warnOf(t, out.Warnings)
-	switch out.Report = run.Report(*top, maxPrintedSpans); {
-	case *asJSON:
-		out.Report = run.Report(*top, maxJSONSpans)
-		err = t.printJSON(out)
-	case *asMarkdown:
-		err = writeMarkdown(t.out, &out)
-	default:
-		err = printReplay(t, &out)
+	if err := f.print(t, &out, run); err != nil {
+		return err
 	}
 	switch {
-	case err != nil:
-		return err
-	case interrupted && !*follow:
+	case interrupted && !f.follow:
 		return errors.New("interrupted: this is the report so far")
-	}
-	if maxDenied.exceeded(out.Denied, out.Requests) {
+	case f.maxDenied.exceeded(out.Denied, out.Requests):
 		t.warn("denied: %s of %s requests (%s), more than -max-denied %s", number(out.Denied), number(out.Requests),
-			percent(out.Denied, out.Requests), maxDenied.text())
+			percent(out.Denied, out.Requests), f.maxDenied.text())
 		return errFound
 	}
 	return strict
+}
+
+// print prints the report of the run.
+func (f *replayFlags) print(t *terminal, out *replayJSON, run *replay.Run) error {
+	spans := maxPrintedSpans
+	if f.json {
+		spans = maxJSONSpans
+	}
+	out.Report = run.Report(f.top, spans)
+	switch {
+	case f.json:
+		return t.printJSON(out)
+	case f.markdown:
+		return writeMarkdown(t.out, out)
+	case f.follow && t.isTerminal():
+		fmt.Fprintf(t.out, "%s", clearScreen)
+	}
+	return printReplay(t, out)
 }
 
 // follow lets the method read draw the report of the run again and again, if the output is a terminal. If -late is not given, a
@@ -147,7 +178,7 @@ func (f *logFlags) follow(t *terminal, out *replayJSON, run *replay.Run, top int
 		if shown.Report = run.Report(top, maxPrintedSpans); shown.Requests == 0 {
 			return
 		}
-		fmt.Fprint(t.out, clearScreen)
+		fmt.Fprintf(t.out, "%s", clearScreen)
 		_ = printReplay(t, &shown)
 	}
 }

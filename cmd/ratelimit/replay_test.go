@@ -273,7 +273,7 @@ func TestProgress(t *testing.T) {
 	require.Equal(t, "999 bytes 1.0 kB -1,234 0", size(999)+" "+size(1000)+" "+number(-1234)+" "+number(0))
 }
 
-// A decisionLog is the Observer in docs/tool.md.
+// A decisionLog is an Observer that writes a log.
 type decisionLog struct{ log *slog.Logger }
 
 func (o decisionLog) Observe(ctx context.Context, d ratelimit.Decision) {

@@ -33,7 +33,7 @@ func TestDocumentedOutput(t *testing.T) {
 			commands++
 		}
 	}
-	require.GreaterOrEqual(t, commands, 2, "simulate and validate")
+	require.GreaterOrEqual(t, commands, 1, "simulate")
 }
 
 // words splits a command as a shell does: at spaces, but not within double quotes.

@@ -185,7 +185,8 @@ func (f *suggestFlags) read(ctx context.Context, t *terminal, logs *logFlags, pa
 	}
 	for _, c := range clients.Top(100 / heavy) {
 		if n := c.Count - c.Error; n*100 > uint64(out.Log.kept)*heavy && c.Name != "" {
-			out.Warnings = append(out.Warnings, fmt.Sprintf("client %s sends %s of the requests: a limit by -share follows it, one by -clients does not",
+			out.Warnings = append(out.Warnings, fmt.Sprintf(
+				"client %s sends %s of the requests: a limit by -share follows it, one by -clients does not",
 				name(c.Name), percent(n, uint64(out.Log.kept))))
 		}
 	}

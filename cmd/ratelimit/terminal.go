@@ -28,7 +28,9 @@ const unlimited = 1 << 30
 
 // newTerminal returns the terminal of a process.
 func newTerminal(in io.Reader, out, errs *os.File) *terminal {
-	return &terminal{in: in, out: out, err: errs, width: widthOf(out), errWidth: widthOf(errs), outLive: isTerminal(out), live: isTerminal(errs)}
+	return &terminal{
+		in: in, out: out, err: errs, width: widthOf(out), errWidth: widthOf(errs), outLive: isTerminal(out), live: isTerminal(errs),
+	}
 }
 
 // widthOf returns the width of a file in columns. The environment variable COLUMNS comes before the width of the terminal,

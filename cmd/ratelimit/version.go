@@ -62,12 +62,12 @@ func runCompletion(_ context.Context, t *terminal, fs *flag.FlagSet, args []stri
 	if err != nil {
 		return err
 	}
-	print, ok := map[string]func(io.Writer, map[string][]string){"bash": completeBash, "zsh": completeZsh, "fish": completeFish}[shells[0]]
+	script, ok := map[string]func(io.Writer, map[string][]string){"bash": completeBash, "zsh": completeZsh, "fish": completeFish}[shells[0]]
 	if !ok {
 		return usageError(fmt.Sprintf("no shell %q: must be bash, zsh or fish", plain(shells[0])))
 	}
 	var b strings.Builder
-	print(&b, flagsOf())
+	script(&b, flagsOf())
 	_, err = io.WriteString(t.out, b.String())
 	return err
 }
@@ -102,7 +102,7 @@ func completeBash(w io.Writer, flags map[string][]string) {
 	for _, c := range commands() {
 		fmt.Fprintf(w, "\t%s) COMPREPLY=($(compgen -W '%s' -- \"$cur\")) ;;\n", c.name, strings.Join(flags[c.name], " "))
 	}
-	fmt.Fprint(w, "\tesac\n}\ncomplete -o default -F _ratelimit ratelimit\n")
+	fmt.Fprintf(w, "\tesac\n}\ncomplete -o default -F _ratelimit ratelimit\n")
 }
 
 func completeZsh(w io.Writer, flags map[string][]string) {
@@ -111,7 +111,7 @@ func completeZsh(w io.Writer, flags map[string][]string) {
 	for _, c := range commands() {
 		fmt.Fprintf(w, "\t%s) compadd -- %s ;;\n", c.name, strings.Join(flags[c.name], " "))
 	}
-	fmt.Fprint(w, "\tesac\n}\ncompdef _ratelimit ratelimit\n")
+	fmt.Fprintf(w, "\tesac\n}\ncompdef _ratelimit ratelimit\n")
 }
 
 func completeFish(w io.Writer, flags map[string][]string) {

@@ -88,7 +88,8 @@ func TestCodes(t *testing.T) {
 			{Endpoint: "/365", Algorithm: window, Rate: per(365 * day)}, {Endpoint: "/366", Algorithm: window, Rate: per(366 * day)},
 		}, []string{"RL017 0", "RL017 1", "RL017 2", "RL017 3"}},
 		{"no month", lint.Options{}, nil, []ratelimit.Rule{
-			{Endpoint: "/28", Algorithm: window, Rate: per(28*day - time.Second)}, {Endpoint: "/31", Algorithm: window, Rate: per(31*day + time.Second)},
+			{Endpoint: "/28", Algorithm: window, Rate: per(28*day - time.Second)},
+			{Endpoint: "/31", Algorithm: window, Rate: per(31*day + time.Second)},
 			{Endpoint: "/365", Algorithm: window, Rate: per(365*day - time.Second)},
 			{Endpoint: "/366", Algorithm: window, Rate: per(366*day + time.Second)},
 			{Endpoint: "/log", Algorithm: log, Rate: per(30 * day)},

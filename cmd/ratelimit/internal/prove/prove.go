@@ -22,7 +22,7 @@ const Unlimited = math.MaxInt
 type Setup struct {
 	Make     func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) // makes the limiter
 	Replicas int                                                            // how many processes have the rules, at least 1
-	Shared   bool                                                           // whether the processes share a store; otherwise each one counts alone
+	Shared   bool                                                           // whether the processes share a store
 	Lease    int                                                            // how many units a process takes ahead at most, by WithLeases
 	Policy   ratelimit.FailurePolicy                                        // that of rules without one, while the store is down
 	Unit     string                                                         // what is counted; empty for requests

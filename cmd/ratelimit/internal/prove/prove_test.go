@@ -22,7 +22,7 @@ func makeOf(rules []ratelimit.Rule, byDefault *ratelimit.Rule) func(...ratelimit
 }
 
 func TestBounds(t *testing.T) {
-	second := func(n int) ratelimit.Rate { return ratelimit.PerSecond(n) }
+	second := ratelimit.PerSecond
 	rules := []ratelimit.Rule{
 		{Endpoint: "/db", Rate: second(10), Algorithm: ratelimit.AlgorithmSlidingWindowLog},
 		{Endpoint: "/edge", Rate: second(10), Algorithm: ratelimit.AlgorithmFixedWindow, Key: ratelimit.KeyGlobal},
@@ -39,7 +39,7 @@ func TestBounds(t *testing.T) {
 		require.NoError(t, err)
 		return p
 	}
-	const any = time.Second
+	const interval = time.Second
 	one, shared := p(prove.Setup{Replicas: 1}), p(prove.Setup{Replicas: 4, Shared: true, Policy: ratelimit.FailLocal(4)})
 	for _, row := range []struct {
 		why   string
@@ -58,7 +58,7 @@ func TestBounds(t *testing.T) {
 		{"four processes that share a store", shared.Client, "/db", 10, prove.Reached, "/db"},
 		{"four that do not", p(prove.Setup{Replicas: 4}).Client, "/db", 40, prove.Reached, "/db"},
 	} {
-		got, err := row.bound(row.path, any)
+		got, err := row.bound(row.path, interval)
 		require.NoError(t, err)
 		require.Equal(t, row.most, got.Most, row.why)
 		require.Equal(t, row.by, got.By, row.why)
@@ -72,19 +72,19 @@ func TestBounds(t *testing.T) {
 		{"/db", true, 10}, // "all" is closed, so that nothing passes while the store is down
 		{"/tiers", true, 99}, {"/db", false, 104},
 	} {
-		got, err := shared.Down(row.path, any, row.client)
+		got, err := shared.Down(row.path, interval, row.client)
 		require.NoError(t, err)
 		require.Equal(t, row.most, got.Most, row.path)
 	}
 	rules = rules[:2]
 	shared = p(prove.Setup{Replicas: 4, Shared: true, Policy: ratelimit.FailLocal(4), Lease: 7})
-	got, err := shared.Down("/db", any, true)
+	got, err := shared.Down("/db", interval, true)
 	require.NoError(t, err)
 	require.Equal(t, 10+4*7+4*2, got.Most, "the store's, the leases, and in each process a fourth of ten, rounded down")
-	got, err = shared.All("/db", any)
+	got, err = shared.All("/db", interval)
 	require.NoError(t, err)
 	require.Equal(t, prove.Unlimited, got.Most)
-	got, err = shared.All("/other", any)
+	got, err = shared.All("/other", interval)
 	require.NoError(t, err)
 	require.Equal(t, prove.Unlimited, got.Most, "no rule applies")
 }
