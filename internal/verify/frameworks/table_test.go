@@ -19,7 +19,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
-var all = []*framework{&netHTTP, &onChi, &onGin, &onEcho, &onFiber}
+var all = []*framework{&netHTTP, &onChi, &onGin, &onEcho, &onEcho4, &onFiber}
 
 // TestFrameworks runs each row of the table over each framework. The answers must be those of net/http, byte for byte.
 func TestFrameworks(t *testing.T) {
@@ -338,7 +338,7 @@ var table = []row{
 		}
 		for _, rule := range s.limiter.Stats() {
 			if rule.Rule == "everybody" {
-				assert.EqualValues(t, 1, rule.LiveKeys)
+				assert.Equal(t, 1, rule.LiveKeys)
 				s.answers = append(s.answers, fmt.Sprint(rule.Allowed, rule.Denied))
 			} else {
 				s.answers = append(s.answers, fmt.Sprint(rule.Rule, rule.Allowed, rule.Denied, rule.LiveKeys))
