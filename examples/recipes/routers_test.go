@@ -48,7 +48,7 @@ func newMux() *http.ServeMux {
 }
 
 func TestServeMux(t *testing.T) {
-	url := serve(t, aroundServeMux(middleware(t, byRoute(t, "/items/{id}"), httplimit.Config{}), newMux()))
+	url := serve(t, aroundServeMux(middleware(t, byRoute(t), httplimit.Config{}), newMux()))
 	items(t, url)
 
 	wrapped := 0
@@ -58,7 +58,7 @@ func TestServeMux(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	}
-	h, err := aroundServeMuxAndMore(byRoute(t, "/items/{id}"), newMux(), compress)
+	h, err := aroundServeMuxAndMore(byRoute(t), newMux(), compress)
 	require.NoError(t, err)
 	items(t, serve(t, h))
 	assert.Equal(t, 3, wrapped, "what is denied costs no compression")
@@ -66,7 +66,7 @@ func TestServeMux(t *testing.T) {
 
 func TestAroundChi(t *testing.T) {
 	router := chi.NewRouter()
-	require.NoError(t, aroundChi(byRoute(t, "/items/{id}"), router))
+	require.NoError(t, aroundChi(byRoute(t), router))
 	router.Get("/items/{id}", ok)
 	router.Get("/search", ok)
 	url := serve(t, router)
@@ -178,6 +178,6 @@ func TestMountedChi(t *testing.T) {
 
 func TestInsideChi(t *testing.T) {
 	router := chi.NewRouter()
-	insideChi(middleware(t, byRoute(t, "/items/{id}"), httplimit.Config{}), router, ok)
+	insideChi(middleware(t, byRoute(t), httplimit.Config{}), router, ok)
 	items(t, serve(t, router))
 }
