@@ -306,7 +306,11 @@ var table = []row{
 		return s.answers
 	}},
 	{"many clients at once", func(t *testing.T, f *framework) []string {
-		const users, limit, callers, each = 16, 40, 64, 50 // each user sends 200 requests
+		const users, limit, callers = 16, 20, 64
+		each := 50 // requests of each caller, so each user sends 200
+		if testing.Short() {
+			each = 10
+		}
 		s := f.run(t, options{users: true, info: true, count: func(status int) bool { return status == 200 }}, nil, ratelimit.Rule{
 			Name: "items", Endpoint: "/items/{id}", Rate: ratelimit.PerHour(limit),
 		}, ratelimit.Rule{
