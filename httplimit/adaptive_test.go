@@ -162,7 +162,7 @@ func TestAdaptiveBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const burst = 3
 		l, err := ratelimit.New(nil, &ratelimit.Rule{
-			Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.Rate{Requests: 15, Per: 2 * time.Second},
+			Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.Rate{Requests: 5, Per: 2 * time.Second},
 		})
 		require.NoError(t, err)
 		for _, limiter := range []*ratelimit.RateLimiter{nil, l} {
