@@ -67,7 +67,7 @@ func serve(t testing.TB, app *fiber.App, network string) server {
 	}}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
-		_ = app.Shutdown()
+		_ = app.ShutdownWithTimeout(time.Second) // Fiber would wait for a connection that the client has made and not used
 	})
 	return server{"http://fiber", &http.Client{Transport: transport}}
 }

@@ -140,13 +140,29 @@ func TestAdaptiveRecovers(t *testing.T) {
 	})
 }
 
+// TestAdaptiveSteps has successes that come faster than the rate may rise, and one right after a fall.
+func TestAdaptiveSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, w := adaptive(httplimit.Adaptive{Max: ratelimit.PerSecond(10), Recover: 100 * time.Second},
+			once(response(200), response(http.StatusServiceUnavailable)))
+		sendAll(t, tr, 1)
+		time.Sleep(10 * time.Second)
+		sendAll(t, tr, 9)
+		fifth := time.Second / 5
+		assert.Equal(t, []time.Duration{
+			10 * time.Second, fifth, fifth, fifth, fifth, fifth, // a step may come a second after the fall
+			time.Second*100/510 + 1, time.Second*100/510 + 1, time.Second*100/510 + 1,
+		}, w.gaps())
+	})
+}
+
 // TestAdaptiveBound sends requests by many goroutines to a server that denies at random. In any time of length d, at most
 // Burst + d·Max are sent.
 func TestAdaptiveBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const burst = 3
 		l, err := ratelimit.New(nil, &ratelimit.Rule{
-			Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.Rate{Requests: 30, Per: 2 * time.Second},
+			Algorithm: ratelimit.AlgorithmFixedWindow, Rate: ratelimit.Rate{Requests: 5, Per: 2 * time.Second},
 		})
 		require.NoError(t, err)
 		for _, limiter := range []*ratelimit.RateLimiter{nil, l} {
@@ -203,7 +219,10 @@ func TestAdaptiveScope(t *testing.T) {
 		for i := range 1022 {
 			took(fmt.Sprintf("/%d", i))
 		}
-		assert.Equal(t, 400*time.Millisecond, took("/down"), "it was used last but for the others: its rate is kept")
+		assert.Equal(t, 400*time.Millisecond, took("/down"), "1,024 rates are kept")
+		took("/new")
+		assert.Equal(t, 833333334*time.Nanosecond, took("/down"), "another was used least recently")
+		took("/up")
 		for i := range 1024 {
 			took(fmt.Sprintf("/more/%d", i))
 		}
@@ -231,6 +250,19 @@ func TestAdaptiveDo(t *testing.T) {
 		held := (*httplimit.HoldError)(nil)
 		require.ErrorAs(t, do(0, nil), &held)
 		assert.Equal(t, &httplimit.HoldError{Host: "db", Wait: 400*time.Millisecond - 1}, held, "the hold has lasted a nanosecond")
+	})
+}
+
+// TestAdaptiveDoErrors has errors that change nothing.
+func TestAdaptiveDoErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &httplimit.Transport{Adaptive: &httplimit.Adaptive{Max: ratelimit.PerSecond(10), Recover: time.Millisecond}}
+		began := time.Now()
+		require.NoError(t, tr.Do(t.Context(), "db", func() (time.Duration, error) { return time.Nanosecond, nil }))
+		for range 5 {
+			_ = tr.Do(t.Context(), "db", func() (time.Duration, error) { return 0, context.Canceled })
+		}
+		assert.Equal(t, time.Second, time.Since(began))
 	})
 }
 

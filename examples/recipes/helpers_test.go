@@ -41,9 +41,9 @@ func perMinute(t testing.TB, n int) *ratelimit.RateLimiter {
 }
 
 // byRoute returns a limiter by address of two requests a minute for route, and four for the rest.
-func byRoute(t testing.TB, route string) *ratelimit.RateLimiter {
+func byRoute(t testing.TB) *ratelimit.RateLimiter {
 	t.Helper()
-	return limiter(t, []ratelimit.Rule{{Endpoint: route, Rate: ratelimit.PerMinute(2)}},
+	return limiter(t, []ratelimit.Rule{{Endpoint: "/items/{id}", Rate: ratelimit.PerMinute(2)}},
 		&ratelimit.Rule{Name: "rest", Rate: ratelimit.PerMinute(4)})
 }
 

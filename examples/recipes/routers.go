@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/go-chi/chi/v5"
-	"github.com/labstack/echo/v4"
 
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/httplimit"
@@ -53,20 +52,4 @@ func insideChi(m *httplimit.Middleware, router chi.Router, items http.HandlerFun
 		limited.Get("/items/{id}", items)
 	})
 	router.With(m.Handler).Get("/search", items) // limits a single route
-}
-
-// forEcho returns a middleware for echo. A rule's endpoint is the path of a route, such as "/items/:id".
-func forEcho(m *httplimit.Middleware) echo.MiddlewareFunc {
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		limited := echo.WrapMiddleware(m.Handler)(func(c echo.Context) error {
-			if err := next(c); err != nil {
-				c.Error(err) // writes the status of the error now, so that Config.Count sees it
-			}
-			return nil
-		})
-		return func(c echo.Context) error {
-			c.Request().Pattern = c.Path()
-			return limited(c)
-		}
-	}
 }

@@ -1,7 +1,6 @@
 package recipes
 
 import (
-	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	chimiddleware "github.com/go-chi/chi/v5/middleware"
-	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -50,7 +48,7 @@ func newMux() *http.ServeMux {
 }
 
 func TestServeMux(t *testing.T) {
-	url := serve(t, aroundServeMux(middleware(t, byRoute(t, "/items/{id}"), httplimit.Config{}), newMux()))
+	url := serve(t, aroundServeMux(middleware(t, byRoute(t), httplimit.Config{}), newMux()))
 	items(t, url)
 
 	wrapped := 0
@@ -60,7 +58,7 @@ func TestServeMux(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	}
-	h, err := aroundServeMuxAndMore(byRoute(t, "/items/{id}"), newMux(), compress)
+	h, err := aroundServeMuxAndMore(byRoute(t), newMux(), compress)
 	require.NoError(t, err)
 	items(t, serve(t, h))
 	assert.Equal(t, 3, wrapped, "what is denied costs no compression")
@@ -68,7 +66,7 @@ func TestServeMux(t *testing.T) {
 
 func TestAroundChi(t *testing.T) {
 	router := chi.NewRouter()
-	require.NoError(t, aroundChi(byRoute(t, "/items/{id}"), router))
+	require.NoError(t, aroundChi(byRoute(t), router))
 	router.Get("/items/{id}", ok)
 	router.Get("/search", ok)
 	url := serve(t, router)
@@ -180,56 +178,6 @@ func TestMountedChi(t *testing.T) {
 
 func TestInsideChi(t *testing.T) {
 	router := chi.NewRouter()
-	insideChi(middleware(t, byRoute(t, "/items/{id}"), httplimit.Config{}), router, ok)
+	insideChi(middleware(t, byRoute(t), httplimit.Config{}), router, ok)
 	items(t, serve(t, router))
-}
-
-func TestEcho(t *testing.T) {
-	router := echo.New()
-	router.Use(forEcho(middleware(t, byRoute(t, "/items/:id"), httplimit.Config{})))
-	handle := func(c echo.Context) error {
-		_, found := httplimit.FromContext(c.Request().Context())
-		assert.True(t, found)
-		return c.String(http.StatusOK, "ok "+c.Request().URL.Path)
-	}
-	router.GET("/items/:id", handle)
-	router.GET("/search", handle)
-	url := serve(t, router)
-	items(t, url)
-	unmatched(t, url)
-}
-
-// TestCountBehindEcho gives back what does not count: echo answers by the writer of the middleware.
-func TestCountBehindEcho(t *testing.T) {
-	router := echo.New()
-	failed := func(_ *http.Request, status int) bool { return status >= 400 }
-	router.Use(forEcho(middleware(t, byRoute(t, "/login"), httplimit.Config{Count: failed})))
-	router.GET("/login", func(c echo.Context) error {
-		return c.NoContent(map[bool]int{true: 200, false: 401}[c.QueryParam("password") == "right"])
-	})
-	url := serve(t, router)
-	var got []int
-	for password := range strings.FieldsSeq("right right right wrong right wrong right") {
-		got = append(got, ask(t, http.MethodGet, url+"/login?password="+password).status)
-	}
-	assert.Equal(t, []int{200, 200, 200, 401, 200, 401, 429}, got)
-}
-
-// TestGuessesBehindEcho guesses passwords, and the handler reports each wrong one as an error.
-func TestGuessesBehindEcho(t *testing.T) {
-	for name, wrong := range map[string]error{"of echo": echo.ErrUnauthorized, "any other": errors.New("wrong password")} {
-		router := echo.New()
-		failed := func(_ *http.Request, status int) bool { return status >= 400 }
-		router.Use(forEcho(middleware(t, byRoute(t, "/login"), httplimit.Config{Count: failed})))
-		checked := 0
-		router.GET("/login", func(echo.Context) error {
-			checked++
-			return wrong
-		})
-		url := serve(t, router)
-		got := statuses(t, 10, url+"/login?password=wrong")
-		assert.Equal(t, 2, checked, "%s: two a minute", name)
-		assert.Equal(t, http.StatusTooManyRequests, got[2], name)
-		assert.GreaterOrEqual(t, got[0], http.StatusUnauthorized, name)
-	}
 }

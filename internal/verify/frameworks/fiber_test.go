@@ -44,7 +44,10 @@ var onFiber = framework{
 		}, m.Handler)
 		fiberRoutes(s, m, app)
 		go func() { _ = app.Listener(l, fiber.ListenConfig{DisableStartupMessage: true}) }()
-		return func() { _ = app.Shutdown() }, nil
+		return func() {
+			s.client.CloseIdleConnections()
+			_ = app.ShutdownWithTimeout(time.Second) // Fiber would wait for a connection that the client has made and not used
+		}, nil
 	},
 }
 

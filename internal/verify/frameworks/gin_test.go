@@ -14,6 +14,8 @@ import (
 
 var parameter = regexp.MustCompile(`\{(\w+)\}`)
 
+func init() { gin.SetMode(gin.ReleaseMode) }
+
 // colons writes the parameters of a route with colons: /items/:id.
 func colons(route string) string { return parameter.ReplaceAllString(route, ":$1") }
 
@@ -21,7 +23,6 @@ var onGin = framework{
 	name:  "gin",
 	spell: colons,
 	build: func(s *service) (http.Handler, error) {
-		gin.SetMode(gin.ReleaseMode)
 		m, err := ginlimit.New(s.limiter, s.ginConfig())
 		if err != nil {
 			return nil, err

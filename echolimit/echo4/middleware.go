@@ -1,0 +1,176 @@
+package echo4
+
+import (
+	"net/http"
+	"net/netip"
+	"reflect"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/httplimit"
+)
+
+// A Config configures a [Middleware]: how it identifies the client, what it asks the limiter, and how it answers. The
+// zero Config is safe. See [httplimit.AdapterConfig] for its fields, whose functions get the echo.Context. If Denied
+// or Blocked returns an error, the middleware returns it to Echo, whose HTTPErrorHandler answers.
+type Config = httplimit.AdapterConfig[echo.Context]
+
+// A Middleware limits the requests to an Echo 4 server. [New] makes one.
+//
+// Several Middlewares can limit the same request, for example one by address before the authentication, and one by
+// user after it. Both charge the request. A request that reaches the same Middleware twice is charged once.
+type Middleware struct {
+	adapter *httplimit.Adapter[echo.Context]
+}
+
+// New returns a Middleware that limits requests by the limiter l. The error lists all problems with l and the
+// Config, and matches [ratelimit.ErrInvalidConfig].
+func New(l *ratelimit.RateLimiter, c Config) (*Middleware, error) {
+	a, err := httplimit.NewAdapter(l, c, routeOf)
+	if err != nil {
+		return nil, err
+	}
+	return &Middleware{a}, nil
+}
+
+// Handler returns a middleware for Echo that limits requests by the rules of the limiter l, with the zero [Config]. It
+// panics if l is nil or has no rules.
+func Handler(l *ratelimit.RateLimiter) echo.MiddlewareFunc {
+	m, err := New(l, Config{})
+	if err != nil {
+		panic(err)
+	}
+	return m.Handler
+}
+
+// Handler limits the requests to next. It is an [echo.MiddlewareFunc]: pass m.Handler to the method Use of an Echo or a
+// group, or to a single route. If it stands in the Echo, it also limits requests that match no route: their endpoint is
+// "unmatched", or the path of the RouteNotFound that answers them, such as "/group/*". Do not pass it to Pre, which runs
+// before Echo looks for the route: all requests would be unmatched.
+func (m *Middleware) Handler(next echo.HandlerFunc) echo.HandlerFunc {
+	then := func(c echo.Context, r *http.Request, settle func(status int)) error {
+		c.SetRequest(r)
+		if settle != nil {
+			watch(c, settle)
+		}
+		err := next(c)
+		if settle != nil && err == nil {
+			settle(http.StatusOK) // the status of a response that the handler has not begun
+		}
+		if route := routeOf(c); route != "" {
+			r.Pattern = route // the Adapter logs if this is not the endpoint by which it has limited the request, as after Pre
+		}
+		return err // Echo's HTTPErrorHandler, or a middleware further out, will send the status, which settle then gets
+	}
+	return func(c echo.Context) error {
+		_, err := m.adapter.Serve(c, c.Response(), c.Request(), then)
+		return err
+	}
+}
+
+// watch calls settle with the status of the response to c, when the status is sent. It changes the writer inside of
+// Echo's Response, because the HTTPErrorHandler, too, writes by this Response.
+func watch(c echo.Context, settle func(status int)) {
+	c.Response().Writer = httplimit.CountStatus(c.Response().Writer, settle)
+}
+
+// Allow asks the limiter whether to grant req. A handler calls it, for example to charge one more unit after a wrong
+// password. If ok is false, it has answered the request, and the handler must return err, which is nil unless
+// Config.Denied has returned an error. Empty fields of req are filled in, as [httplimit.Middleware.Allow] says.
+func (m *Middleware) Allow(c echo.Context, req ratelimit.Request) (ok bool, err error) {
+	return m.adapter.Allow(c, c.Response(), c.Request(), req)
+}
+
+// Reserve reserves the units of req for the given term, which the handler settles later. If ok is false, Reserve has
+// answered the request, and the handler must return err, which is nil unless Config.Denied has returned an error. If ok
+// is true, the handler must end the Reservation, best by a deferred call of its method Done. See
+// [httplimit.Middleware.Reserve].
+func (m *Middleware) Reserve(
+	c echo.Context, req ratelimit.Request, term time.Duration,
+) (units *ratelimit.Reservation, ok bool, err error) {
+	return m.adapter.Reserve(c, c.Response(), c.Request(), req, term)
+}
+
+// Client returns the [ratelimit.Request.Client] of requests from addr for which Config.Client returns no client. Use
+// it with [ratelimit.RateLimiter.Reset].
+func (m *Middleware) Client(addr netip.Addr) string { return m.adapter.Client(addr) }
+
+// Check returns an error that names each rule whose Endpoint no route of e has: such a rule limits nothing. Usually,
+// its Endpoint is misspelled, for example "/users/{id}" for "/users/:id". Call Check in a test, or when all routes are
+// added. If Config.Endpoint is set, it checks nothing.
+func (m *Middleware) Check(e *echo.Echo) error { return m.adapter.Check(routes(e)) }
+
+// CheckRules returns a function that checks the rules that it gets, as [Middleware.Check] checks the rules of the
+// limiter. Set it as the field Check of a Watcher of the package configfile: the Watcher then refuses a file with a
+// rule that would limit nothing.
+func (m *Middleware) CheckRules(e *echo.Echo) func(rules []ratelimit.Rule, defaultRule *ratelimit.Rule) error {
+	return m.adapter.CheckRules(func() []string { return routes(e) })
+}
+
+// routes returns the paths of the routes of e.
+func routes(e *echo.Echo) (paths []string) {
+	for _, route := range e.Routes() {
+		if route.Method != echo.RouteNotFound {
+			paths = append(paths, route.Path)
+		}
+	}
+	return paths
+}
+
+// unmatched is the endpoint of requests that no route matches.
+const unmatched = "unmatched"
+
+// routeOf returns the path of the route of c. It is empty if Echo has found none, or none with the method of the request.
+func routeOf(c echo.Context) string {
+	if c.Get(echo.ContextKeyHeaderAllow) != nil || pointer(c.Handler()) == pointer(echo.NotFoundHandler) {
+		return ""
+	}
+	return c.Path()
+}
+
+// pointer returns a number that two handlers share if they are the same.
+func pointer(h echo.HandlerFunc) uintptr { return reflect.ValueOf(h).Pointer() }
+
+// Info returns what a Middleware with Config.Info has decided on the request of c. ok is false if there is none.
+func Info(c echo.Context) (info *httplimit.Info, ok bool) {
+	return httplimit.FromContext(c.Request().Context())
+}
+
+// methods are the methods that a Pattern may have. Clients can choose any other text as a method.
+var methods = map[string]bool{
+	http.MethodConnect: true, http.MethodDelete: true, http.MethodGet: true, http.MethodHead: true, http.MethodOptions: true,
+	http.MethodPatch: true, http.MethodPost: true, http.MethodPut: true, http.MethodTrace: true, echo.PROPFIND: true, echo.REPORT: true,
+}
+
+// Pattern is a function for Config.Endpoint that returns the method and the path of the route, such as "GET
+// /users/:id". It returns only the path for a method that is not a usual one, because clients choose the method, and
+// "unmatched" if no route matches the request.
+func Pattern(c echo.Context) string {
+	route := routeOf(c)
+	switch {
+	case route == "":
+		return unmatched
+	case !methods[c.Request().Method]:
+		return route
+	}
+	return c.Request().Method + " " + route
+}
+
+// APIKey returns a function for Config.Client that identifies clients by an API key in this header field. The function
+// lookup must return false for unknown keys. See [httplimit.APIKey].
+func APIKey(header string, lookup func(key string) (client, tier string, ok bool)) func(echo.Context) (client, tier string, ok bool) {
+	find := httplimit.APIKey(header, lookup)
+	return func(c echo.Context) (client, tier string, ok bool) { return find(c.Request()) }
+}
+
+// SkipPaths returns a function for Config.Skip that returns true for requests whose URL path equals one of these paths
+// exactly, such as "/healthz".
+func SkipPaths(exact ...string) func(echo.Context) bool {
+	skip := httplimit.SkipPaths(exact...)
+	return func(c echo.Context) bool { return skip(c.Request()) }
+}
+
+// Preflight is a function for Config.Skip that returns true for CORS preflight requests. See [httplimit.Preflight].
+func Preflight(c echo.Context) bool { return httplimit.Preflight(c.Request()) }
