@@ -145,10 +145,11 @@ func TestDatabaseRowOfAnotherKey(t *testing.T) {
 
 // TestDatabaseGoesOn lets two processes change a row by turns. Each sees what the other has charged.
 func TestDatabaseGoesOn(t *testing.T) {
-	rows := dbstoretest.NewMemory(machineTime{})
+	clock := ratelimit.NewFakeClock(begin)
+	rows := dbstoretest.NewMemory(clock)
 	var stores []*dbstore.Store
 	for range 2 {
-		s, err := dbstore.New(rows)
+		s, err := dbstore.New(rows, dbstore.WithClock(clock))
 		require.NoError(t, err)
 		stores = append(stores, s)
 	}
