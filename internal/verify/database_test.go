@@ -158,5 +158,6 @@ func TestDatabaseGoesOn(t *testing.T) {
 		results, err := stores[i%2].Take(t.Context(), []ratelimit.Ask{ask})
 		require.NoError(t, err)
 		require.Equal(t, 8-i, results[0].Remaining)
+		clock.Advance(time.Second)
 	}
 }
