@@ -32,10 +32,10 @@ func grew(t *testing.T, l *load, n int64) {
 	require.Eventually(t, func() bool { return l.grants.Load() >= want }, 5*time.Minute, time.Millisecond)
 }
 
-// soaked returns n or, with RATELIMIT_SOAK=1, a hundred times as many.
+// soaked returns n or, with RATELIMIT_SOAK=1, forty times as many.
 func soaked(n int64) int64 {
 	if os.Getenv("RATELIMIT_SOAK") == "1" {
-		return 100 * n
+		return 40 * n
 	}
 	return n
 }

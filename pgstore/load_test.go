@@ -31,7 +31,7 @@ type load struct {
 	granted, failed []atomic.Int64 // units, by key; failed has those that may have been charged without an answer
 	errors, grants  atomic.Int64
 	longest         atomic.Int64 // the longest time that a caller has waited, in nanoseconds; it is only logged
-	other           sync.Map // the texts of errors
+	other           sync.Map     // the texts of errors
 }
 
 func newLoad(keys, limit, calls int) *load {
