@@ -273,16 +273,22 @@ func (l *line) fly(f *flight) {
 
 // leave ends the calls of f whose callers have left, or whose time limit is over. Nothing was charged for them.
 func (l *line) leave(f *flight) {
-	var late []*call
+	late := make(map[*call]error)
 	now := time.Now()
 	l.mu.Lock()
 	f.groups = slices.DeleteFunc(f.groups, func(g *group) bool {
 		g.calls = slices.DeleteFunc(g.calls, func(c *call) bool {
-			if !c.gone() && now.Before(c.deadline) {
+			switch gone := c.gone(); {
+			case !gone && now.Before(c.deadline):
 				return false
+			case c.number > 0:
+				late[c] = &Error{Err: errContended, call: c.number, notDone: true, answered: true}
+			case gone:
+				late[c] = errNotMade
+			default:
+				late[c] = l.lateLocked(c)
 			}
 			l.waiting--
-			late = append(late, c)
 			return true
 		})
 		if len(g.calls) > 0 {
@@ -292,12 +298,8 @@ func (l *line) leave(f *flight) {
 		return true
 	})
 	l.mu.Unlock()
-	for _, c := range late {
-		if c.number == 0 {
-			c.fail(errNotMade)
-		} else {
-			c.fail(&Error{Err: errContended, call: c.number, notDone: true, answered: true})
-		}
+	for c, err := range late {
+		c.fail(err)
 	}
 }
 

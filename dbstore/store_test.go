@@ -43,18 +43,18 @@ func TestOneRoundTrip(t *testing.T) {
 	m := newMemory(clock)
 	s := newStore(t, m, dbstore.WithClock(clock), dbstore.WithDenialCache(0))
 	one(t, s, ask("a", 3))
-	require.Equal(t, 2, m.calls, "the first call asks for the time")
+	require.Equal(t, 2, m.Stats().Calls, "the first call asks for the time")
 	one(t, s, ask("b", 3))
 	one(t, s, ask("a", 3))
 	one(t, s, ask("a", 3))
-	require.Equal(t, 5, m.calls)
-	require.Equal(t, 4, m.writes)
+	require.Equal(t, 5, m.Stats().Calls)
+	require.Equal(t, 4, m.Stats().Writes)
 	require.False(t, one(t, s, ask("a", 3)).Allowed)
 	look := ask("b", 3)
 	look.Look = true
 	require.True(t, one(t, s, look).Allowed)
-	require.Equal(t, 7, m.calls)
-	require.Equal(t, 4, m.writes, "a denial and a look write nothing")
+	require.Equal(t, 7, m.Stats().Calls)
+	require.Equal(t, 4, m.Stats().Writes, "a denial and a look write nothing")
 
 	other := newStore(t, m, dbstore.WithClock(clock))
 	one(t, other, ask("b", 3))
@@ -72,13 +72,13 @@ func TestDenied(t *testing.T) {
 	_, denied := s.Denied(a)
 	require.False(t, denied, "nothing was denied so far")
 	require.Equal(t, time.Second, one(t, s, a).RetryAfter)
-	calls := m.calls
+	calls := m.Stats().Calls
 	clock.Advance(400 * time.Millisecond)
 	res, denied := s.Denied(a)
 	require.True(t, denied)
 	require.Equal(t, 600*time.Millisecond, res.RetryAfter)
 	require.Equal(t, res, one(t, s, a), "Take needs no call either")
-	require.Equal(t, calls, m.calls)
+	require.Equal(t, calls, m.Stats().Calls)
 	require.EqualValues(t, 2, s.Stats().CacheHits)
 
 	less := a
@@ -141,15 +141,15 @@ func TestBrokenRow(t *testing.T) {
 					other.Algorithm = ratelimit.AlgorithmTokenBucket
 				}
 				var value []byte
-				m.set(func(_ string, row []byte) []byte { value = row; return nil })
+				m.Edit(func(_ string, row []byte) []byte { value = row; return nil })
 				one(t, writer, other)
-				m.set(func(string, []byte) []byte { return value })
+				m.Edit(func(string, []byte) []byte { return value })
 				a = other
 			} else {
-				m.set(change)
+				m.Edit(change)
 			}
 			s := newStore(t, m, dbstore.WithClock(clock))
-			before := fmt.Sprintf("%q", m.rows)
+			before := fmt.Sprintf("%q", m.Rows())
 			_, err := s.Take(t.Context(), []ratelimit.Ask{a})
 			require.ErrorIs(t, err, ratelimit.ErrStore)
 			require.ErrorContains(t, err, fmt.Sprintf("dbstore: the row of rule %q, key %q is broken: ", "r", a.Key))
@@ -159,7 +159,7 @@ func TestBrokenRow(t *testing.T) {
 			require.True(t, failure.NotDone())
 			_, err = s.Take(t.Context(), []ratelimit.Ask{b, a})
 			require.ErrorAs(t, err, &failure)
-			require.Equal(t, before, fmt.Sprintf("%q", m.rows), "nothing was changed")
+			require.Equal(t, before, fmt.Sprintf("%q", m.Rows()), "nothing was changed")
 			require.Equal(t, 4, one(t, s, b).Remaining, "nothing was charged, and other keys go on")
 			require.NoError(t, s.Reset(t.Context(), []ratelimit.Ask{a}))
 			require.Equal(t, 4, one(t, s, a).Remaining)
@@ -175,7 +175,7 @@ func TestBrokenRecord(t *testing.T) {
 	once := ratelimit.Attempt{Client: "c", ID: "1", TTL: time.Hour}
 	_, _, err := s.Once(t.Context(), once, []ratelimit.Ask{ask("a", 5)})
 	require.NoError(t, err)
-	m.set(func(key string, row []byte) []byte {
+	m.Edit(func(key string, row []byte) []byte {
 		if strings.HasPrefix(key, "o") {
 			row[2] ^= 1
 		}
@@ -202,8 +202,8 @@ func TestNames(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, m.rows, n)
-	for key := range m.rows {
+	require.Len(t, m.Rows(), n)
+	for key := range m.Rows() {
 		require.LessOrEqual(t, len(key), 200)
 	}
 }
@@ -290,17 +290,13 @@ func TestJoin(t *testing.T) {
 		s := newStore(t, m, dbstore.WithTimeout(time.Minute))
 		one(t, s, ask("0", 1000))
 		var running, most atomic.Int64
-		var groups, callers []int
-		m.before = func(_ context.Context, g []dbstore.Group) error {
+		m.before = func(context.Context, []dbstore.Group) error {
 			most.Store(max(most.Load(), running.Add(1)))
 			<-time.After(time.Millisecond)
 			running.Add(-1)
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			groups, callers = append(groups, len(g)), append(callers, 0)
 			return nil
 		}
-		calls := m.calls
+		calls := m.Stats().Calls
 		var all sync.WaitGroup
 		for i := range 3000 {
 			all.Go(func() {
@@ -311,8 +307,8 @@ func TestJoin(t *testing.T) {
 		}
 		all.Wait()
 		require.EqualValues(t, 4, most.Load())
-		require.LessOrEqual(t, m.largest, 64)
-		require.Less(t, m.calls-calls, 60, "3,000 calls for 300 rows")
+		require.LessOrEqual(t, m.Stats().Largest, 64)
+		require.Less(t, m.Stats().Calls-calls, 60, "3,000 calls for 300 rows")
 		for i := range 300 {
 			look := ask(fmt.Sprint(i), 1000)
 			look.N = 0
@@ -392,7 +388,7 @@ func TestContended(t *testing.T) {
 		require.LessOrEqual(t, time.Since(began), 200*time.Millisecond)
 		<-time.After(time.Second)
 		synctest.Wait()
-		require.Less(t, m.calls, 100)
+		require.Less(t, m.Stats().Calls, 100)
 		m.before = nil
 		require.Equal(t, 998, one(t, s, ask("a", 1000)).Remaining, "nothing was charged")
 	})
@@ -470,5 +466,5 @@ func TestErrorsOfAsks(t *testing.T) {
 	} {
 		require.EqualError(t, s.Settle(t.Context(), asks), memory.Settle(t.Context(), asks).Error())
 	}
-	require.Zero(t, m.calls)
+	require.Zero(t, m.Stats().Calls)
 }

@@ -30,7 +30,8 @@ type load struct {
 
 	granted, failed []atomic.Int64 // units, by key; failed has those that may have been charged without an answer
 	errors, grants  atomic.Int64
-	other           sync.Map // the texts of errors
+	longest         atomic.Int64 // the longest time that a caller has waited, in nanoseconds; it is only logged
+	other           sync.Map     // the texts of errors
 }
 
 func newLoad(keys, limit, calls int) *load {
@@ -59,7 +60,11 @@ func (l *load) one(t *testing.T, s *pgstore.Store, r *rand.Rand) {
 	for _, k := range r.Perm(l.keys)[:min(1+r.IntN(2), l.keys)] {
 		asks = append(asks, ask(fmt.Sprint(k), l.limit))
 	}
+	began := time.Now()
 	results, err := s.Take(context.Background(), asks)
+	for took, longest := int64(time.Since(began)), l.longest.Load(); took > longest && !l.longest.CompareAndSwap(longest, took); {
+		longest = l.longest.Load()
+	}
 	passes := err == nil
 	for _, res := range results {
 		passes = passes && res.Allowed

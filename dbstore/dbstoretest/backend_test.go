@@ -94,6 +94,7 @@ func TestFaults(t *testing.T) {
 		},
 		"compares, and writes later": func(m *Memory, ctx context.Context, now time.Time, groups []dbstore.Group) (time.Time, error) {
 			rows := m.Rows()
+			<-time.After(time.Millisecond) // others write meanwhile
 			for i := range groups {
 				same := true
 				for _, c := range groups[i].Changes {

@@ -32,7 +32,7 @@ type Stats struct {
 // NewMemory returns an empty Memory that takes its time from c.
 func NewMemory(c ratelimit.Clock) *Memory { return &Memory{clock: c, rows: make(map[string][]byte)} }
 
-// Swap does what [dbstore.Backend] says.
+// Swap does what [dbstore.Backend] says. It panics if a key is twice in one call, which no Store may do.
 func (m *Memory) Swap(ctx context.Context, now time.Time, groups []dbstore.Group) (time.Time, error) {
 	if err := ctx.Err(); err != nil {
 		return time.Time{}, dbstore.NotDone(err)
@@ -42,9 +42,15 @@ func (m *Memory) Swap(ctx context.Context, now time.Time, groups []dbstore.Group
 	at, rows := m.clock.Now(), 0
 	timely := now.IsZero() || !now.After(at) && at.Sub(now) <= dbstore.MaxBehind
 	m.stats.Calls++
+	keys := make(map[string]bool)
 	for i := range groups {
 		m.swap(&groups[i], timely)
-		rows += len(groups[i].Changes)
+		for _, c := range groups[i].Changes {
+			if rows++; keys[string(c.Key)] {
+				panic("dbstoretest: a key is twice in one call of Swap")
+			}
+			keys[string(c.Key)] = true
+		}
 	}
 	m.stats.Largest = max(m.stats.Largest, rows)
 	return at, nil

@@ -50,7 +50,8 @@ func TestStore(t *testing.T) {
 			b.now = clock.Now
 			return dbstore.New(b, dbstore.WithClock(clock), dbstore.WithTimeout(time.Minute))
 		},
-		Starts: []time.Time{time.Date(2026, 3, 1, 12, 34, 56, 789012345, time.UTC), time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)}, Schedules: schedules,
+		Starts:    []time.Time{time.Date(2026, 3, 1, 12, 34, 56, 789012345, time.UTC), time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)},
+		Schedules: schedules,
 	})
 }
 

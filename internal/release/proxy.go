@@ -27,6 +27,7 @@ var unpublished = map[string]bool{
 	"examples/llmgateway": true,
 	"examples/recipes":    true,
 	"examples/redis":      true,
+	"examples/sqlite":     true,
 	"internal/release":    true,
 	"internal/verify":     true,
 }

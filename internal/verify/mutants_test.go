@@ -121,7 +121,7 @@ func mutants() (all []mutant) {
 	for _, some := range [][]mutant{
 		reserveMutants, bucketMutants, windowMutants, decisionMutants, tableMutants, rulesMutants, ratesMutants, partsMutants, settleMutants, tokenMutants,
 		mutantsOfTime, operateMutants, apiMutants, receiptMutants, matchMutants, configMutants, fileMutants, bytesMutants, waitMutants, retryMutants, warmupMutants, explainMutants, httpMutants, transportMutants,
-		countMutants, stepMutants, httpMoreMutants, httpExemptMutants, unitsMutants, calendarMutants, dialMutants,
+		countMutants, stepMutants, httpMoreMutants, httpExemptMutants, unitsMutants, calendarMutants, dialMutants, databaseMutants,
 	} {
 		all = append(all, some...)
 	}

@@ -190,7 +190,8 @@ func run(ctx context.Context, w io.Writer, url, only string, long time.Duration)
 				t.close()
 			}
 		}
-		fmt.Fprintf(out, "%.2f x\t%.2f x\t%v\t%s\t\n", figures[2]/figures[0], figures[2]/figures[1], last.p99.Round(10*time.Microsecond), last.shares)
+		fmt.Fprintf(out, "%.2f x\t%.2f x\t%v\t%s\t\n", figures[2]/figures[0], figures[2]/figures[1],
+			last.p99.Round(10*time.Microsecond), last.shares)
 	}
 	if err := out.Flush(); err != nil {
 		return err
@@ -277,7 +278,8 @@ func sizes(ctx context.Context, w io.Writer, admin *pgxpool.Pool, url string, lo
 		return err
 	}
 	time.Sleep(2 * time.Second) // the server counts updates with a delay
-	if err := admin.QueryRow(ctx, "select n_tup_hot_upd::float8 / n_tup_upd from pg_stat_user_tables where relname = 'bench_limits'").Scan(&hot); err != nil {
+	const inPlace = "select n_tup_hot_upd::float8 / n_tup_upd from pg_stat_user_tables where relname = 'bench_limits'"
+	if err := admin.QueryRow(ctx, inPlace).Scan(&hot); err != nil {
 		return err
 	}
 	fmt.Fprintln(w, strings.Join([]string{

@@ -1,6 +1,8 @@
-package books_test
+package verify
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -48,7 +50,7 @@ func newRows(t *testing.T) *rows {
 	return &rows{MemoryStore: m, clock: clock, rows: make(map[string]row)}
 }
 
-func chargeOf(a *ratelimit.Ask) *engine.Charge {
+func chargeOfAsk(a *ratelimit.Ask) *engine.Charge {
 	c := &engine.Charge{Rule: a.Rule, Algorithm: string(a.Algorithm), Key: a.Key, Shadow: a.Shadow, Penalty: penalty.Rule(a.Penalty)}
 	if a.Warmup != (ratelimit.Warmup{}) {
 		c.Warmup = &engine.Warmup{From: int64(a.Warmup.From), Over: a.Warmup.Over, Raise: true}
@@ -56,7 +58,7 @@ func chargeOf(a *ratelimit.Ask) *engine.Charge {
 	return c
 }
 
-func nameOf(a *ratelimit.Ask) string {
+func nameOfAsk(a *ratelimit.Ask) string {
 	return fmt.Sprintf("%q %q %q %t", a.Rule, a.Algorithm, a.Key, a.Warmup != ratelimit.Warmup{})
 }
 
@@ -66,53 +68,53 @@ func (m *rows) do(asks []ratelimit.Ask, call func()) error {
 	now := keytable.InstantAt(time.Duration(m.clock.Now().UnixNano()))
 	defer book.Forget()
 	for i := range asks {
-		r, ok := m.rows[nameOf(&asks[i])]
+		r, ok := m.rows[nameOfAsk(&asks[i])]
 		switch {
 		case !ok:
 		case m.drops && r.keep <= now:
 			m.drop++
-			delete(m.rows, nameOf(&asks[i]))
+			delete(m.rows, nameOfAsk(&asks[i]))
 		default:
 			m.loads++
-			if err := book.Load(chargeOf(&asks[i]), r.bytes, m.heals); err != nil {
+			if err := book.Load(chargeOfAsk(&asks[i]), r.bytes, m.heals); err != nil {
 				return err
 			}
 		}
 	}
 	call()
 	for i := range asks {
-		bytes, keep := book.Dump(chargeOf(&asks[i]))
+		bytes, keep := book.Dump(chargeOfAsk(&asks[i]))
 		m.largest = max(m.largest, len(bytes))
-		if m.rows[nameOf(&asks[i])] = (row{bytes, keep}); bytes == nil {
-			delete(m.rows, nameOf(&asks[i]))
+		if m.rows[nameOfAsk(&asks[i])] = (row{bytes, keep}); bytes == nil {
+			delete(m.rows, nameOfAsk(&asks[i]))
 		}
 	}
 	return nil
 }
 
-// An openCharge is a charge that may be given back until a time.
-type openCharge struct {
+// An openAsk is a charge that may be given back until a time.
+type openAsk struct {
 	ask   ratelimit.Ask
 	until time.Time
 }
 
-// A history makes random calls of two stores, of which one dumps its rows after each call.
-type history struct {
+// A rowHistory makes random calls of two stores, of which one dumps its rows after each call.
+type rowHistory struct {
 	*rand.Rand
 	kept   *ratelimit.MemoryStore
 	clock  *ratelimit.FakeClock
 	dumped *rows
 	asks   []ratelimit.Ask // the last ask of each key
-	open   []openCharge    // the charges that may be given back
+	open   []openAsk       // the charges that may be given back
 	latest time.Time       // the latest time so far
 	calls  int
 	grants int
 	denied int
 }
 
-func newHistory(t *testing.T, a ratelimit.Algorithm, seed uint64) *history {
+func newRowHistory(t *testing.T, a ratelimit.Algorithm, seed uint64) *rowHistory {
 	t.Helper()
-	h := &history{Rand: rand.New(rand.NewPCG(seed, 25)), clock: ratelimit.NewFakeClock(begin), dumped: newRows(t)}
+	h := &rowHistory{Rand: rand.New(rand.NewPCG(seed, 25)), clock: ratelimit.NewFakeClock(begin), dumped: newRows(t)}
 	var err error
 	h.kept, err = ratelimit.NewMemoryStore(ratelimit.WithClock(h.clock))
 	require.NoError(t, err)
@@ -138,7 +140,7 @@ func newHistory(t *testing.T, a ratelimit.Algorithm, seed uint64) *history {
 }
 
 // rate returns a random rate for the algorithm.
-func (h *history) rate(a ratelimit.Algorithm) ratelimit.Rate {
+func (h *rowHistory) rate(a ratelimit.Algorithm) ratelimit.Rate {
 	r := ratelimit.Rate{Requests: 1 + h.IntN(12), Per: time.Duration(1+h.IntN(9)) * time.Second}
 	switch {
 	case h.IntN(3) == 0:
@@ -162,7 +164,7 @@ func (h *history) rate(a ratelimit.Algorithm) ratelimit.Rate {
 }
 
 // step makes one call of both stores. It returns what differs.
-func (h *history) step(t *testing.T, back bool) {
+func (h *rowHistory) step(t *testing.T, back bool) {
 	t.Helper()
 	h.move(back)
 	h.calls++
@@ -199,7 +201,7 @@ func (h *history) step(t *testing.T, back bool) {
 }
 
 // note keeps the charges that may be given back.
-func (h *history) note(asks []ratelimit.Ask, results []ratelimit.Result) {
+func (h *rowHistory) note(asks []ratelimit.Ask, results []ratelimit.Result) {
 	for i, res := range results {
 		if h.grants++; !res.Allowed {
 			h.grants--
@@ -207,14 +209,14 @@ func (h *history) note(asks []ratelimit.Ask, results []ratelimit.Result) {
 		}
 		if asks[i].Receipt != 0 && asks[i].N > 0 {
 			// A denied ask is added too: its Settle must change nothing.
-			h.open = append(h.open, openCharge{asks[i], h.clock.Now().Add(asks[i].HoldFor)})
+			h.open = append(h.open, openAsk{asks[i], h.clock.Now().Add(asks[i].HoldFor)})
 		}
 	}
 }
 
 // settle settles a charge. A charge that was once too old to be settled is not settled after a step back of the clock: which of
 // these a store forgets depends on what it has charged meanwhile.
-func (h *history) settle(t *testing.T, back bool) {
+func (h *rowHistory) settle(t *testing.T, back bool) {
 	t.Helper()
 	i := h.IntN(len(h.open))
 	a := h.open[i].ask
@@ -239,7 +241,7 @@ func (h *history) settle(t *testing.T, back bool) {
 }
 
 // choose returns the asks of a call.
-func (h *history) choose() (asks []ratelimit.Ask) {
+func (h *rowHistory) choose() (asks []ratelimit.Ask) {
 	look := h.IntN(6) == 0
 	for _, i := range h.Perm(len(h.asks))[:1+h.IntN(min(len(h.asks), 2))] {
 		if h.IntN(8) == 0 {
@@ -267,7 +269,7 @@ func (h *history) choose() (asks []ratelimit.Ask) {
 }
 
 // move moves the clocks.
-func (h *history) move(back bool) {
+func (h *rowHistory) move(back bool) {
 	now := h.clock.Now()
 	switch p := h.IntN(20); {
 	case p < 6:
@@ -300,7 +302,7 @@ func TestRowsHaveEverything(t *testing.T) {
 			t.Parallel()
 			sum := struct{ calls, loads, dropped, grants, denied, largest int }{}
 			for seed := range histories {
-				h := newHistory(t, a, uint64(seed))
+				h := newRowHistory(t, a, uint64(seed))
 				back := seed%2 == 0
 				h.dumped.drops = !back
 				for range 80 {
@@ -344,18 +346,18 @@ func survives(t *testing.T, a ratelimit.Ask, row []byte) (accepted bool) {
 	m := newRows(t)
 	book := books.Of(m.MemoryStore)
 	for range 2 {
-		if err := book.Load(chargeOf(&a), row, false); err != nil {
+		if err := book.Load(chargeOfAsk(&a), row, false); err != nil {
 			require.ErrorIs(t, err, packed.ErrBroken)
 			book.Forget()
 			return false
 		}
-		again, _ := book.Dump(chargeOf(&a))
+		again, _ := book.Dump(chargeOfAsk(&a))
 		book.Forget()
 		if again != nil { // a key that holds nothing has no row
-			require.NoError(t, book.Load(chargeOf(&a), again, true), "what was accepted and dumped is accepted again")
+			require.NoError(t, book.Load(chargeOfAsk(&a), again, true), "what was accepted and dumped is accepted again")
 			book.Forget()
 		}
-		require.NoError(t, book.Load(chargeOf(&a), row, false))
+		require.NoError(t, book.Load(chargeOfAsk(&a), row, false))
 		for i := range 6 {
 			a.N, a.Receipt, a.HoldFor = i%4, uint64(i%2), time.Duration(i%2)*time.Minute
 			if m.Accepts(a) == nil {
@@ -371,10 +373,10 @@ func survives(t *testing.T, a ratelimit.Ask, row []byte) (accepted bool) {
 				require.ErrorIs(t, err, ratelimit.ErrSettled)
 			}
 		}
-		dumped, _ := book.Dump(chargeOf(&a))
+		dumped, _ := book.Dump(chargeOfAsk(&a))
 		book.Forget()
 		if dumped != nil {
-			require.NoError(t, book.Load(chargeOf(&a), dumped, false), "what Dump returns is accepted")
+			require.NoError(t, book.Load(chargeOfAsk(&a), dumped, false), "what Dump returns is accepted")
 		}
 		require.NoError(t, m.Reset(t.Context(), []ratelimit.Ask{a}))
 		book.Forget()
@@ -393,12 +395,12 @@ func TestBrokenRows(t *testing.T) {
 			t.Parallel()
 			accepted, refused := 0, 0
 			for seed := range histories {
-				h := newHistory(t, a, uint64(seed))
+				h := newRowHistory(t, a, uint64(seed))
 				for range 40 {
 					h.step(t, true)
 				}
 				for _, ask := range h.asks {
-					r, ok := h.dumped.rows[nameOf(&ask)]
+					r, ok := h.dumped.rows[nameOfAsk(&ask)]
 					if !ok {
 						continue
 					}
@@ -423,12 +425,12 @@ func TestBrokenRows(t *testing.T) {
 func FuzzRows(f *testing.F) {
 	for i, a := range all {
 		for seed := range uint64(4) {
-			h := newHistory(new(testing.T), a, seed)
+			h := newRowHistory(new(testing.T), a, seed)
 			for range 30 {
 				h.step(new(testing.T), true)
 			}
 			for _, ask := range h.asks {
-				if r, ok := h.dumped.rows[nameOf(&ask)]; ok {
+				if r, ok := h.dumped.rows[nameOfAsk(&ask)]; ok {
 					f.Add(uint8(i), ask.Warmup != ratelimit.Warmup{}, r.bytes)
 				}
 			}
@@ -492,4 +494,50 @@ func TestHeal(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTwoChargesOfOneNumber changes the number of a charge in a row to that of another charge.
+func TestTwoChargesOfOneNumber(t *testing.T) {
+	for _, a := range all {
+		m := newRows(t)
+		ask := ratelimit.Ask{Rule: "r", Key: "k", Algorithm: a, Rate: ratelimit.PerMinute(10), N: 1, HoldFor: time.Minute}
+		for _, ask.Receipt = range []uint64{0x1122334455667788, 0x99aabbccddeeff00} {
+			asks := []ratelimit.Ask{ask}
+			require.NoError(t, m.do(asks, func() {
+				_, err := m.Take(t.Context(), asks)
+				require.NoError(t, err)
+			}))
+		}
+		row := m.rows[nameOfAsk(&ask)].bytes
+		first, second := binary.LittleEndian.AppendUint64(nil, 0x1122334455667788), binary.LittleEndian.AppendUint64(nil, 0x99aabbccddeeff00)
+		require.Equal(t, 1, bytes.Count(row, first), "%s", a)
+		require.Equal(t, 1, bytes.Count(row, second), "%s", a)
+		book := books.Of(m.MemoryStore)
+		require.ErrorIs(t, book.Load(chargeOfAsk(&ask), bytes.Replace(row, second, first, 1), false), packed.ErrBroken, "%s", a)
+		book.Forget()
+		require.NoError(t, book.Load(chargeOfAsk(&ask), row, false))
+	}
+}
+
+// TestHealAfterAStrike moves a key to now that has strikes too.
+func TestHealAfterAStrike(t *testing.T) {
+	m := newRows(t)
+	m.heals = true
+	ask := ratelimit.Ask{Rule: "r", Key: "k", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerMinute(10), N: 10,
+		Penalty: ratelimit.Penalty{After: 1, Within: time.Hour, For: time.Second}}
+	take := func() (res ratelimit.Result) {
+		asks := []ratelimit.Ask{ask}
+		require.NoError(t, m.do(asks, func() {
+			results, err := m.Take(t.Context(), asks)
+			require.NoError(t, err)
+			res = results[0]
+		}))
+		return res
+	}
+	m.clock.Set(begin.Add(time.Hour))
+	require.True(t, take().Allowed)
+	require.False(t, take().Allowed)
+	m.clock.Set(begin)
+	ask.NoStrike = true
+	require.Equal(t, time.Minute, take().RetryAfter, "the key was used up now")
 }

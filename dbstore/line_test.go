@@ -1,0 +1,49 @@
+package dbstore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit"
+)
+
+// TestLateCalls has calls whose time limit is over, or whose callers have left, when their transaction begins. The errors of callers
+// who still wait match ErrStore, and say that nothing was charged.
+func TestLateCalls(t *testing.T) {
+	now := time.Now()
+	for _, row := range []struct {
+		why      string
+		late     bool
+		left     bool
+		number   uint64
+		want     error
+		answered bool
+	}{
+		{why: "in time"},
+		{why: "left before it was sent", left: true, want: errNotMade},
+		{why: "late before it was sent", late: true, want: errTimeout},
+		{why: "late after other processes have changed the row", late: true, number: 7, want: errContended, answered: true},
+	} {
+		l := &line{busy: map[string]struct{}{"k": {}}, waiting: 1}
+		c := &call{keys: []string{"k"}, number: row.number, left: row.left, deadline: now.Add(time.Hour), done: make(chan struct{})}
+		if row.late {
+			c.deadline = now.Add(-1)
+		}
+		f := &flight{groups: groupsOf([]*call{c})}
+		l.leave(f)
+		require.Equal(t, row.want != nil, len(f.groups) == 0, row.why)
+		require.Equal(t, row.want != nil, c.ended, row.why)
+		if require.ErrorIs(t, c.err, row.want, row.why); row.want == nil || row.left {
+			continue
+		}
+		var failure *Error
+		require.ErrorAs(t, c.err, &failure, row.why)
+		require.ErrorIs(t, c.err, ratelimit.ErrStore, row.why)
+		require.True(t, failure.NotDone(), row.why)
+		require.Equal(t, row.answered, failure.Answered(), row.why)
+		require.Zero(t, l.waiting, row.why)
+		require.Empty(t, l.busy, row.why)
+	}
+}
