@@ -139,6 +139,8 @@ func (k *kit) groups() error {
 		k.swap([][]dbstore.Change{{row("b", "1", "2"), row("c", "x", "2")}, {row("d", "1", "2")}}, []bool{no, yes}, "1", "1"),
 		k.swap([][]dbstore.Change{{row("d", "1", "3")}, {row("c", "1", "2"), row("b", "1", "2")}}, []bool{no, yes}, "2"),
 		k.swap([][]dbstore.Change{{row("e", "", "1"), row("b", "x", "3")}}, []bool{no}, "", "2"), // the new row must not stay
+		k.swap([][]dbstore.Change{{row("a9", "", "1"), row("b", "x", "3")}}, []bool{no}, "", "2"),
+		k.swap([][]dbstore.Change{{read("a9")}, {read("e")}}, []bool{no, no}, "", ""),
 		k.swap([][]dbstore.Change{{row("b", "2", ""), row("c", "x", "")}}, []bool{no}, "2", "2"),
 		k.swap([][]dbstore.Change{{row("a0", "", ""), row("b", "2", "2"), row("d", "2", "3")}}, []bool{yes}),
 		k.swap([][]dbstore.Change{{row("b", "2", "2"), row("d", "2", "4")}}, []bool{no}, "2", "3"),
