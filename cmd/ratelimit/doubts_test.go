@@ -29,8 +29,8 @@ func TestReplayDoubts(t *testing.T) {
 	got = runIn(t, files, "replay", "none.csv", "-config", "limits.json", "-field", "ip=client", "-route", "/login")
 	require.Equal(t, `warning: rule "/users/{id}" met no request: no -route gives a request the endpoint "/users/{id}"`+"\n", got.err)
 	got = runIn(t, files, "replay", "some.csv", "-config", "limits.json")
-	require.Equal(t, `warning: rule "/login" limits by ip, and 4 of 200 requests (2.00 %) have none: they share one budget; see -field ip=COLUMN`+
-		"\n"+noRoute, got.err)
+	require.Equal(t, `warning: rule "/login" limits by ip, and 4 of 200 requests (2.00 %) have none: `+
+		"they share one budget; see -field ip=COLUMN\n"+noRoute, got.err)
 	got = runIn(t, files, "replay", "none.csv", "-config", "limits.json", "-json")
 	require.Contains(t, got.out, `"warnings": [`)
 }
