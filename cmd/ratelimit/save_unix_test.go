@@ -34,6 +34,9 @@ func TestSaveToPipe(t *testing.T) {
 	require.NoError(t, err)
 	require.NotZero(t, info.Mode()&os.ModeNamedPipe)
 
+	if os.Getuid() == 0 {
+		return // a save that is broken would replace the device of this machine; a pipe takes the same way
+	}
 	require.NoError(t, save("/dev/null", write))
 	info, err = os.Stat("/dev/null")
 	require.NoError(t, err)
