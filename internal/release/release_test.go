@@ -82,7 +82,8 @@ func TestVersions(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(string(text), old, replacement)), 0o600))
 	}
 	mods := []string{"redisstore/go.mod", "connectlimit/go.mod",
-		"echolimit/go.mod", "fiberlimit/go.mod", "ginlimit/go.mod", "grpclimit/go.mod", "bench/go.mod", "cmd/ratelimit/go.mod", "examples/grpc/go.mod",
+		"echolimit/go.mod", "fiberlimit/go.mod", "ginlimit/go.mod", "grpclimit/go.mod", "bench/go.mod",
+		"cmd/ratelimit/go.mod", "examples/grpc/go.mod",
 		"examples/httpserver/go.mod", "examples/llmgateway/go.mod", "examples/recipes/go.mod", "examples/redis/go.mod",
 		"internal/verify/go.mod", "otelmetrics/go.mod", "prommetrics/go.mod"}
 	edit(mods[0], rootPath+" "+version, rootPath+" v0.0.0")
