@@ -107,7 +107,11 @@ func (c *consumer) create(proxy, cache string) error {
 func (c *consumer) install(modules []published) error {
 	get := []string{"get"}
 	for _, m := range modules {
-		get = append(get, m.Path)
+		if m.Path == rootPath {
+			get = append(get, m.Path) // with "/..." behind it, the path would match the packages of all modules
+		} else {
+			get = append(get, m.Path+"/...") // its packages may need modules that its first package does not need
+		}
 	}
 	if err := c.run(get...); err != nil {
 		return err
