@@ -106,7 +106,9 @@ func inModule(path string) string {
 // TestDependencies proves that the root package and the packages for users beside it
 // depend on the standard library alone.
 func TestDependencies(t *testing.T) {
-	for _, pkg := range []string{".", "./configfile", "./configread", "./dbstore", "./dbstore/dbstoretest", "./httplimit", "./iolimit", "./ratelimittest"} {
+	for _, pkg := range []string{
+		".", "./configfile", "./configread", "./dbstore", "./dbstore/dbstoretest", "./httplimit", "./iolimit", "./ratelimittest",
+	} {
 		deps := goList(t, "{{if not .Standard}}{{.ImportPath}}{{end}}", "-deps", pkg)
 		require.Contains(t, deps, module)
 		for _, dep := range deps {

@@ -275,8 +275,8 @@ func (req *Request) asked(rules []*activeRule, some *[maxPlain]*activeRule) []*a
 }
 
 // countUnasked adds req to the statistics of each rule that does not apply because req lacks its Unit, or because the
-// rule has AlgorithmInFlight and req is not a reservation. A rule that counts requests, and does not apply because req
-// says that it costs none, does not count req.
+// rule has AlgorithmInFlight and req is not a reservation. A rule without a Unit does not apply if req has a cost of 0:
+// then req is in no statistics of this rule.
 func (req *Request) countUnasked(rules []*activeRule) {
 	for _, r := range rules {
 		switch _, asked := req.cost(r.Unit); {

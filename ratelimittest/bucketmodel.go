@@ -125,10 +125,10 @@ func (m *bucket) stays(at time.Time, r ratelimit.Rate) bool {
 	return burst(r) < m.burst || m.slows(r) || full
 }
 
-// The method until returns the nanoseconds from the instant u to the first instant at which the function
-// holds returns true. For each instant that it tries, until calls holds with a copy of the bucket that
-// has changed to the rate r at that instant. The function holds must return true for a full bucket.
-func (m *bucket) until(u *big.Int, r ratelimit.Rate, holds func(b *bucket, u *big.Int) bool) *big.Int {
+// The method until returns the nanoseconds from the instant u to the first instant at which the parameter test
+// returns true. For each instant that it tries, until calls test with a copy of the bucket that has changed to the
+// rate r at that instant. The function test must return true for a full bucket.
+func (m *bucket) until(u *big.Int, r ratelimit.Rate, test func(b *bucket, u *big.Int) bool) *big.Int {
 	slow := m.copy()
 	slow.slowDown(r)
 	early, late := num(0), slow.renewal(u)
@@ -136,7 +136,7 @@ func (m *bucket) until(u *big.Int, r ratelimit.Rate, holds func(b *bucket, u *bi
 		middle := floorDiv(add(early, late), num(2))
 		b, at := m.copy(), add(u, middle)
 		b.change(at, r, true)
-		if holds(b, at) {
+		if test(b, at) {
 			late = middle
 		} else {
 			early = add(middle, num(1))

@@ -208,7 +208,7 @@ type logCount struct {
 	Broken  int           `json:"broken"`            // lines that could not be read
 	TooLong int           `json:"tooLong"`           // how many of the Broken lines were too long
 	Left    int           `json:"leftOut,omitempty"` // lines that -where, -from or -to leave out
-	late    int           // requests that came after a request with a later time, in spite of -late
+	late    int           // requests that came so long after one with a later time that -late does not sort them in
 	latest  time.Duration // by how much, at most
 	kept    int           // requests that were passed on
 }

@@ -129,8 +129,9 @@ type rower interface {
 	// key without a state gets the same answers.
 	dump(l *Ledger, h keytable.Hash, f *packed.Form, now keytable.Instant) (keep keytable.Instant)
 
-	// load reads the state of the key with hash h from f, after its rate, and opens its charges in the Ledger l. The parameter
-	// heal is explained at [Book.Load].
+	// load reads the state of the key with hash h from f, from which the rate was read already. It adds to the Ledger l the
+	// charges of the key that can still be given back. If the parameter heal is set, a state that is too far ahead of the
+	// instant now is moved back to it, see [Book.Load].
 	load(l *Ledger, h keytable.Hash, rate *Rate, f *packed.Form, now keytable.Instant, heal bool) error
 
 	// empty forgets the states of all keys, and their receipts.

@@ -227,11 +227,11 @@ func TestDialOfASteadyClock(t *testing.T) {
 	midnight, reads := time.Unix(86400*20000, 0), 0
 	line := engine.NewTimeline(clockFunc(func() time.Time { reads++; return midnight.Add(time.Hour) }), nil)
 	d := line.Dial(w.Calendar())
-	for _, hours := range []time.Duration{0, 1, 22, 23, 500, 0, -1, -2} {
-		begin, end := d.Window(keytable.InstantAt(hours * time.Hour))
+	for _, hours := range []int{0, 1, 22, 23, 500, 0, -1, -2} {
+		begin, end := d.Window(keytable.InstantAt(time.Duration(hours) * time.Hour))
 		day := (hours + 25) / 24 // from 1
-		require.Equal(t, (day-1)*24*time.Hour-time.Hour, begin.Duration(), hours)
-		require.Equal(t, day*24*time.Hour-time.Hour, end.Duration(), hours)
+		require.Equal(t, time.Duration(24*day-25)*time.Hour, begin.Duration(), hours)
+		require.Equal(t, time.Duration(24*day-1)*time.Hour, end.Duration(), hours)
 	}
 	require.Equal(t, 1, reads, "to make the timeline")
 }

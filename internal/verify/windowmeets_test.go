@@ -176,7 +176,7 @@ func TestBillingDayOfTheOwner(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 6))
 			clock.Set(utcHour(2026, time.January, 1+r.IntN(28), r.IntN(24)))
 			if seed%4 == 3 {
-				opts = append(opts[:len(opts):len(opts)], ratelimit.WithMaxKeys(1))
+				opts = append(slices.Clip(opts), ratelimit.WithMaxKeys(1))
 			}
 			l, err := ratelimit.New([]ratelimit.Rule{rule}, nil, opts...)
 			require.NoError(t, err)

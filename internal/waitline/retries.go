@@ -112,13 +112,13 @@ type Retrier struct {
 // Len returns the number of callers that wait in rs.
 func (rs *Retries) Len() int { return int(rs.waiting.Load()) }
 
-// Ahead reports whether the request r, which arrives at the instant now, must wait behind other callers.
-// This is so if callers wait for the same set of keys. It is also so if callers wait for one of the keys of r,
-// and r might take units before them:
+// Ahead reports whether the request r, which arrives at the instant now, must wait behind other callers. It must
+// if callers wait for the same set of keys. It must also wait if callers wait for one of its keys, and r might take
+// the units for which they wait, in one of these cases:
 //
-//   - one of these callers asks the store now,
-//   - the first of them may ask now,
-//   - or the first of them wants more units of the key than r does.
+//   - One of these callers asks the store now.
+//   - The first of them may ask now.
+//   - The first of them wants more units of the key than r does, so r could be granted where that caller is denied.
 //
 // If r must wait, Ahead also returns the last denial of these callers, which Join needs, and an estimate of how
 // long r must wait.
@@ -307,8 +307,8 @@ func (rs *Retries) Denied(a *Retrier, d Denial, wakes uint64) {
 	rs.wakeOrForget(q)
 }
 
-// Leave removes the caller a, which waits or had to ask. The parameter served says whether it was served.
-// If so, the next caller asks at once, and so do the callers with the same request ID.
+// Leave removes the caller a, which was waiting or was told to ask the store. The parameter served says whether
+// it was served. If so, the next caller asks the store at once, and so do the callers with the same request ID.
 func (rs *Retries) Leave(a *Retrier, served bool) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
