@@ -17,7 +17,7 @@ func sizeFor(n int) uint64 { return max(uint64(n)*8/5, 5) }
 // searches would become long.
 func capacity(size uint64) int { return int(size * 4 / 5) }
 
-// home returns the slot at which the search for a hash with the first half hi begins.
+// home returns the slot where the search for a hash begins. The parameter hi is the first half of the hash.
 func (s *Shard[S, A]) home(hi uint64) int {
 	i, _ := bits.Mul64(hi<<(64-s.shift), s.size)
 	return int(i)
