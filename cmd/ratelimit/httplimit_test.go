@@ -126,7 +126,7 @@ func TestReplayEqualsHTTPLimit(t *testing.T) {
 	text, err := os.ReadFile("out.json")
 	require.NoError(t, err)
 	// Requests of one second may be replayed in another order: the two logs say nothing about their order. So the denials are
-	// compared for each second and each client.
+	// compared for each second.
 	denied, want := make(map[string]int), make(map[string]int)
 	total := 0
 	for i := range sent {
