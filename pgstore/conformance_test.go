@@ -51,6 +51,9 @@ func TestStore(t *testing.T) {
 		pgx.QueryExecModeSimpleProtocol,
 	} {
 		t.Run(mode.String(), func(t *testing.T) {
+			if i > 0 && testing.Short() {
+				t.Skip("the first mode alone, with -short")
+			}
 			schedules := 12
 			if i > 0 || testing.Short() {
 				schedules = 1
