@@ -200,8 +200,7 @@ func (e *endHeap) Pop() any { panic("httplimit: no hold is popped") }
 // response has no Retry-After.
 const deniedHold = time.Second
 
-// heldBy returns how long the response res asks clients to wait. It returns t.maxHold for a longer
-// time, and 0 if res does not ask for a wait.
+// heldBy returns how long the response res asks clients to wait, or 0 if res does not ask for a wait.
 func (t *Transport) heldBy(res *http.Response) time.Duration {
 	if age, ok := count(res.Header.Get("Age")); ok && age > 0 || res.StatusCode == http.StatusNotModified {
 		return 0
@@ -209,7 +208,7 @@ func (t *Transport) heldBy(res *http.Response) time.Duration {
 	denied := res.StatusCode == http.StatusTooManyRequests
 	if denied || res.StatusCode == http.StatusServiceUnavailable {
 		if d, ok := t.retryAfter(res.Header); ok {
-			return min(d, t.maxHold)
+			return d
 		}
 	}
 	left, _ := ratefield.Exhausted(res.Header[fieldRateLimit], maxSeconds)
@@ -217,7 +216,7 @@ func (t *Transport) heldBy(res *http.Response) time.Duration {
 	if denied {
 		d = max(d, deniedHold)
 	}
-	return min(d, t.maxHold)
+	return d
 }
 
 // retryAfter returns the time in the field Retry-After. ok is false if the field is missing or invalid. If

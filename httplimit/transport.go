@@ -234,7 +234,7 @@ func (t *Transport) Hold(server string, wait time.Duration) {
 	t.hold(target{server, server}, wait)
 }
 
-// The method hold begins a hold, unless d is 0 or less.
+// The method hold begins a hold of at most t.maxHold, unless d is 0 or less.
 func (t *Transport) hold(to target, d time.Duration) {
 	if d > 0 {
 		t.time.Renew()

@@ -34,3 +34,20 @@ func TestReplayDoubts(t *testing.T) {
 	got = runIn(t, files, "replay", "none.csv", "-config", "limits.json", "-json")
 	require.Contains(t, got.out, `"warnings": [`)
 }
+
+// TestExplainUnknownClient asks about a client whom the log names in another column.
+func TestExplainUnknownClient(t *testing.T) {
+	const line = `10.0.0.1 - bob [10/Oct/2026:12:10:00 +0000] "GET /search HTTP/1.1" 200 5 "-" "-"` + "\n"
+	files := map[string]string{
+		"access.log":  strings.Repeat(line, 3),
+		"limits.json": `{"rules": [{"endpoint": "/search", "algorithm": "FixedWindow", "rate": "3/h"}]}`,
+	}
+	ask := []string{"explain", "limits.json", "-client", "bob", "-endpoint", "/search", "-after", "access.log"}
+	got := runIn(t, files, ask...)
+	require.Equal(t, exitOK, got.code)
+	require.Equal(t, `warning: no request before is of client "bob"; a client in the log is "ip:10.0.0.1": see -field client=COLUMN`+"\n", got.err)
+	require.Equal(t, exitFound, runIn(t, files, append(ask, "-strict")...).code)
+	got = runIn(t, files, append(ask, "-field", "client=user")...)
+	require.Empty(t, got.err)
+	require.Contains(t, got.out, "denied")
+}

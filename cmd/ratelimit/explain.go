@@ -171,7 +171,7 @@ func runExplain(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 		return err
 	}
 	uses := player.Watch(req, shownUses)
-	strict, err := logs.before(ctx, t, after, int64(end), replay.NewRun(clock, player, nil, nil))
+	strict, err := logs.before(ctx, t, after, int64(end), replay.NewRun(clock, player, nil, nil), req.Client)
 	if err != nil {
 		return err
 	}
@@ -208,22 +208,32 @@ func (f *logFlags) asksFor(req *ratelimit.Request) error {
 }
 
 // before lets the limiter of the given Run decide on the requests of logs that come before the time end. The result strict is
-// errFound if the answer is doubtful and -strict is set.
-func (f *logFlags) before(ctx context.Context, t *terminal, paths []string, end int64, run *replay.Run) (strict, err error) {
+// errFound if the answer about this client is doubtful and -strict is set.
+func (f *logFlags) before(
+	ctx context.Context, t *terminal, paths []string, end int64, run *replay.Run, client string,
+) (strict, err error) {
 	if len(paths) == 0 {
 		return nil, nil
 	}
-	uncancelled := context.WithoutCancel(ctx)
+	uncancelled, known, other := context.WithoutCancel(ctx), client == "", ""
 	count, err := f.read(ctx, t, paths, func(e *accesslog.Entry) error {
 		if e.Time >= end {
 			return nil
+		}
+		if other = e.Client; other == client {
+			known = true
 		}
 		return run.Add(uncancelled, e)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return f.warnOf(t, f.doubts(&count)), nil
+	doubts := f.doubts(&count)
+	if !known && other != "" {
+		doubts = append(doubts, fmt.Sprintf("no request before is of client %s; a client in the log is %s: see -field client=COLUMN",
+			quote(client), quote(other)))
+	}
+	return f.warnOf(t, doubts), nil
 }
 
 // shownUses is how many of the requests that used the budget of a rule explain lists.

@@ -10,7 +10,7 @@ var transportMutants = []mutant{
 	},
 	{
 		name: "the longest hint wins", file: "httplimit/hold.go",
-		old: "if d, ok := t.retryAfter(res.Header); ok {\n\t\t\treturn min(d, t.maxHold)\n\t\t}",
+		old: "if d, ok := t.retryAfter(res.Header); ok {\n\t\t\treturn d\n\t\t}",
 		new: "if d, ok := t.retryAfter(res.Header); ok {\n\t\t\tleft, _ := ratefield.Exhausted(res.Header[fieldRateLimit], maxSeconds)\n\t\t\treturn min(max(d, time.Duration(left)*time.Second), t.maxHold)\n\t\t}",
 		by:  "^TestTransportHolds$", why: "Retry-After is what the server asks for",
 	},
@@ -39,9 +39,9 @@ var transportMutants = []mutant{
 		by:  "^TestTransportHolds$", why: "a server with ten lines would be believed as it likes",
 	},
 	{
-		name: "a server is believed for ever", file: "httplimit/hold.go",
-		old: "ok {\n\t\t\treturn min(d, t.maxHold)\n\t\t}",
-		new: "ok {\n\t\t\treturn d\n\t\t}",
+		name: "a server is believed for ever", file: "httplimit/transport.go",
+		old: "min(d, t.maxHold))",
+		new: "d)",
 		by:  "^TestTransportHolds$", why: "the client would hang for days",
 	},
 	{
