@@ -449,6 +449,42 @@ func TestFurtherUnitsOfAnUnusedKey(t *testing.T) {
 	require.Equal(t, 7, left(t, s, ask(fixed, u.Rate, 0)))
 }
 
+// TestFurtherUnitsOfAWarmKey charges further units to a key that still warms up, after its window has ended: at the same calendar,
+// and at another one. What was charged in the window before counts no more.
+func TestFurtherUnitsOfAWarmKey(t *testing.T) {
+	client := startReal(t).client(t)
+	day := ratelimit.Rate{Requests: 10, Window: "day Europe/Berlin"}
+	for _, rate := range []ratelimit.Rate{day, monthly(10)} {
+		warm := func(rate ratelimit.Rate, n int) []ratelimit.Ask {
+			a := ask(fixed, rate, n)
+			a.Warmup = ratelimit.Warmup{From: 5, Over: 72 * time.Hour}
+			return []ratelimit.Ask{a}
+		}
+		clock := ratelimit.NewFakeClock(time.Time{})
+		memory, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+		require.NoError(t, err)
+		var answers [2][]ratelimit.Result
+		for i, s := range []interface {
+			ratelimit.Store
+			ratelimit.StoreSettler
+		}{memory, newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))} {
+			clock.Set(berlin(t, "2026-10-24 12:00:00"))
+			require.NoError(t, s.Reset(t.Context(), warm(day, 0)))
+			_, err := s.Take(t.Context(), warm(day, 3))
+			require.NoError(t, err)
+			clock.Set(berlin(t, "2026-10-25 00:00:01"))
+			more := warm(rate, 2)
+			more[0].Receipt = 7
+			require.NoError(t, s.Settle(t.Context(), more))
+			clock.Advance(time.Second)
+			answers[i], err = s.Take(t.Context(), warm(rate, 0))
+			require.NoError(t, err)
+		}
+		require.Equal(t, answers[0], answers[1], rate)
+		require.Equal(t, 5-2, answers[1][0].Remaining, "%v: after 12 of 72 hours, the limit is still 5", rate)
+	}
+}
+
 // TestWindowsAheadOfTheServer sets the server's clock back by days after a key was charged, and then asks by a calendar. The
 // state counts in the day of its last charge, which is neither the server's day nor the next one.
 func TestWindowsAheadOfTheServer(t *testing.T) {
