@@ -45,7 +45,8 @@ func TestExplainUnknownClient(t *testing.T) {
 	ask := []string{"explain", "limits.json", "-client", "bob", "-endpoint", "/search", "-after", "access.log"}
 	got := runIn(t, files, ask...)
 	require.Equal(t, exitOK, got.code)
-	require.Equal(t, `warning: no request before is of client "bob"; a client in the log is "ip:10.0.0.1": see -field client=COLUMN`+"\n", got.err)
+	const unknown = `warning: no request before is of client "bob"; a client in the log is "ip:10.0.0.1": see -field client=COLUMN` + "\n"
+	require.Equal(t, unknown, got.err)
 	require.Equal(t, exitFound, runIn(t, files, append(ask, "-strict")...).code)
 	got = runIn(t, files, append(ask, "-field", "client=user")...)
 	require.Empty(t, got.err)
