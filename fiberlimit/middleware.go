@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/gofiber/fiber/v3"
@@ -17,8 +17,8 @@ import (
 // zero Config is safe. See [httplimit.AdapterConfig] for its fields, whose functions get the fiber.Ctx. If Denied or
 // Blocked returns an error, the middleware returns it to Fiber, whose ErrorHandler answers.
 //
-// Fiber reuses the memory of the strings that a fiber.Ctx returns. The Middleware copies the client and the tier that
-// Client returns. A Prepare must itself copy the strings that it stores in the request, with [strings.Clone].
+// Fiber reuses the memory of the strings that a fiber.Ctx returns. The Middleware copies what Client and Endpoint
+// return. A Prepare must itself copy the strings that it stores in the request, with [strings.Clone].
 type Config = httplimit.AdapterConfig[fiber.Ctx]
 
 // A Middleware limits the requests to a Fiber server. [New] makes one.
@@ -28,7 +28,7 @@ type Config = httplimit.AdapterConfig[fiber.Ctx]
 type Middleware struct {
 	adapter *httplimit.Adapter[fiber.Ctx]
 	fields  []string // the canonical names of the header fields of requests that the Adapter reads
-	routers atomic.Pointer[router]
+	routers sync.Map // of *router, by the *fiber.App
 }
 
 // New returns a Middleware that limits requests by the limiter l. The error lists all problems with l and the
@@ -43,6 +43,9 @@ func New(l *ratelimit.RateLimiter, c Config) (*Middleware, error) {
 			name, tier, ok := client(c)
 			return strings.Clone(name), strings.Clone(tier), ok
 		}
+	}
+	if endpoint := c.Endpoint; endpoint != nil {
+		c.Endpoint = func(c fiber.Ctx) string { return strings.Clone(endpoint(c)) }
 	}
 	c.Denied, c.Blocked = withFields(c.Denied), withFields(c.Blocked)
 	a, err := httplimit.NewAdapter(l, c, m.route)

@@ -409,7 +409,7 @@ func TestKept(t *testing.T) {
 	l := limited(t, 10, ratelimit.Rule{Name: "mails", Rate: ratelimit.PerMinute(1)})
 	m := made(t, l, fiberlimit.Config{Info: true, Client: func(c fiber.Ctx) (client, tier string, ok bool) {
 		return c.Get("X-User"), c.Get("X-Tier"), true
-	}})
+	}, Endpoint: func(c fiber.Ctx) string { return c.Get("X-Place") }})
 	app := fiber.New()
 	var kept []*httplimit.Info
 	app.Use(func(c fiber.Ctx) error {
@@ -425,11 +425,12 @@ func TestKept(t *testing.T) {
 		return nil
 	})
 	s := serve(t, app, "tcp")
-	assert.Equal(t, 200, s.get(t, "/", "X-User", "alice", "X-Tier", "gold"))
-	assert.Equal(t, 200, s.get(t, "/", "X-User", "bobby", "X-Tier", "free"))
+	assert.Equal(t, 200, s.get(t, "/", "X-User", "alice", "X-Tier", "gold", "X-Place", "north"))
+	assert.Equal(t, 200, s.get(t, "/", "X-User", "bobby", "X-Tier", "free", "X-Place", "south"))
 	assert.Equal(t, 429, s.get(t, "/", "X-User", "alice", "X-Tier", "gold"))
 	assert.Equal(t, "alice", kept[0].Request.Client)
 	assert.Equal(t, "gold", kept[0].Request.Tier)
+	assert.Equal(t, "north", kept[0].Request.Endpoint)
 	assert.Equal(t, "bobby", kept[1].Request.Client)
 }
 

@@ -10,7 +10,6 @@ import (
 // A router finds the route of a request before Fiber has found it: a handler that an app has by Use runs before. It has
 // an app of its own with the routes of the app, whose handlers only note which route they have.
 type router struct {
-	app      *fiber.App
 	handlers uint32 // how many handlers the app had when the router was made
 	anyCase  bool   // whether the app keeps the names of header fields as clients have written them
 	serve    fasthttp.RequestHandler
@@ -22,11 +21,11 @@ type routeKey struct{}
 
 // router returns the router of the app. It makes one if the app has changed.
 func (m *Middleware) router(app *fiber.App) *router {
-	if r := m.routers.Load(); r != nil && r.app == app && r.handlers == app.HandlersCount() {
-		return r
+	if known, ok := m.routers.Load(app); ok && known.(*router).handlers == app.HandlersCount() {
+		return known.(*router)
 	}
 	r := newRouter(app)
-	m.routers.Store(r)
+	m.routers.Store(app, r)
 	return r
 }
 
@@ -47,7 +46,7 @@ func newRouter(app *fiber.App) *router {
 	}
 	twin.Use(note(""))
 	return &router{
-		app: app, handlers: app.HandlersCount(), anyCase: config.DisableHeaderNormalizing, serve: twin.Handler(),
+		handlers: app.HandlersCount(), anyCase: config.DisableHeaderNormalizing, serve: twin.Handler(),
 		requests: sync.Pool{New: func() any { return new(fasthttp.RequestCtx) }},
 	}
 }

@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -171,7 +170,7 @@ func (a *Adapter[C]) CheckRules(routes func() []string) func(rules []ratelimit.R
 		var problems []error
 		for _, rule := range rules {
 			if rule.Endpoint != "" && !anyMatches(given, rule.Endpoint) {
-				problems = append(problems, fmt.Errorf("httplimit: rule %q limits nothing: no route gives its endpoint %q", rule.Name, rule.Endpoint))
+				problems = append(problems, limitsNothing(&rule))
 			}
 		}
 		return errors.Join(problems...)

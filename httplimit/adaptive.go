@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"container/list"
 	"context"
 	"fmt"
 	"math/bits"
@@ -28,7 +29,7 @@ import (
 //     100 successes that are at least Recover/100 apart.
 //
 // A Transport keeps the rates of at most 1,024 targets. A further target takes the place of the one that was used least
-// recently, which begins at Max when it is used again.
+// recently. If that one is used again, it begins anew: with the rate Max, and with all of Max.Burst.
 type Adaptive struct {
 	// Max is the highest rate. Its Burst is how many requests may be sent at once; 0 means 1. Its Per is at most 24 hours.
 	Max ratelimit.Rate
@@ -104,8 +105,8 @@ func (a *Adaptive) at(level int) ratelimit.Rate {
 
 // A pace is the rate at which requests are sent to one target.
 type pace struct {
+	key    string // the key of the target
 	bucket *ratelimit.TokenBucket
-	used   uint64 // when it was used last; guarded by paces.mu
 
 	mu     sync.Mutex
 	level  int              // hundredths of Max; guarded by mu
@@ -116,8 +117,8 @@ type pace struct {
 // paces are the paces of a Transport.
 type paces struct {
 	mu    sync.Mutex
-	byKey map[string]*pace // by the key of the target, at most maxHolds; guarded by mu
-	uses  uint64           // how often a pace was used; guarded by mu
+	byKey map[string]*list.Element // by the key of the target, at most maxHolds; guarded by mu
+	all   list.List                // of *pace, the one that was used last at the end; guarded by mu
 }
 
 // pace returns the pace of the target, or nil if t.Adaptive is nil.
@@ -128,10 +129,9 @@ func (t *Transport) pace(to target) *pace {
 	all := &t.paces
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	all.uses++
-	if p := all.byKey[to.key]; p != nil {
-		p.used = all.uses
-		return p
+	if e := all.byKey[to.key]; e != nil {
+		all.all.MoveToBack(e)
+		return e.Value.(*pace)
 	}
 	var options []ratelimit.Option
 	if t.Clock != nil {
@@ -141,26 +141,15 @@ func (t *Transport) pace(to target) *pace {
 	if err != nil {
 		panic(err) // cannot happen: problems has checked Max
 	}
-	p := &pace{bucket: bucket, used: all.uses, level: full, raised: t.time.Now()}
-	if len(all.byKey) >= maxHolds {
-		all.drop()
-	}
 	if all.byKey == nil {
-		all.byKey = make(map[string]*pace)
+		all.byKey = make(map[string]*list.Element)
 	}
-	all.byKey[to.key] = p
+	if oldest := all.all.Front(); len(all.byKey) >= maxHolds {
+		delete(all.byKey, all.all.Remove(oldest).(*pace).key)
+	}
+	p := &pace{key: to.key, bucket: bucket, level: full, raised: t.time.Now()}
+	all.byKey[to.key] = all.all.PushBack(p)
 	return p
-}
-
-// drop removes the pace that was used least recently. The caller holds all.mu.
-func (all *paces) drop() {
-	oldest := ""
-	for key, p := range all.byKey {
-		if first := all.byKey[oldest]; first == nil || p.used < first.used {
-			oldest = key
-		}
-	}
-	delete(all.byKey, oldest)
 }
 
 // wait waits until the pace grants a request.

@@ -44,10 +44,15 @@ func (m *Middleware) idle(mux Router, rules []ratelimit.Rule, known map[string]s
 			continue
 		}
 		if !gives(mux, endpoint, rule.Endpoint) {
-			problems = append(problems, fmt.Errorf("httplimit: rule %q limits nothing: no route gives its endpoint %q", rule.Name, rule.Endpoint))
+			problems = append(problems, limitsNothing(&rule))
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// limitsNothing returns the error for a rule whose Endpoint no route gives.
+func limitsNothing(rule *ratelimit.Rule) error {
+	return fmt.Errorf("httplimit: rule %q limits nothing: no route gives its endpoint %q", rule.Name, rule.Endpoint)
 }
 
 // checked lists the Routers that were passed to Middleware.Handler, so that new rules can be checked with them.
