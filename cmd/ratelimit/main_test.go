@@ -149,7 +149,7 @@ func TestVersion(t *testing.T) {
 
 func TestDidYouMean(t *testing.T) {
 	for text, want := range map[string]string{
-		"reply": "replay", "valdate": "validate", "exp": "explain", "resett": "reset", "lits": "lift", "tpo": "top",
+		"reply": "replay", "valdate": "validate", "exp": "explain", "resett": "reset", "lfit": "lift", "tpo": "top",
 		"zzzzz": "", "destroy": "", "": "",
 	} {
 		require.Equal(t, want, similar(text), text)

@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+
+	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
 var versionCommand = command{
@@ -86,19 +88,18 @@ func flagsOf() map[string][]string {
 	return flags
 }
 
-// names returns the names of all commands, with spaces between them.
-func names() string {
-	var all []string
+// names returns the names of all commands.
+func names() (all []string) {
 	for _, c := range commands() {
 		all = append(all, c.name)
 	}
-	return strings.Join(all, " ")
+	return all
 }
 
 func completeBash(w io.Writer, flags map[string][]string) {
 	fmt.Fprintf(w, "_ratelimit() {\n\tlocal cur=${COMP_WORDS[COMP_CWORD]}\n\tif [ \"$COMP_CWORD\" -eq 1 ]; then\n"+
 		"\t\tCOMPREPLY=($(compgen -W '%s help' -- \"$cur\"))\n\t\treturn\n\tfi\n\tcase $cur in\n\t-*) ;;\n\t*) return ;;\n\tesac\n"+
-		"\tcase ${COMP_WORDS[1]} in\n", names())
+		"\tcase ${COMP_WORDS[1]} in\n", strings.Join(names(), " "))
 	for _, c := range commands() {
 		fmt.Fprintf(w, "\t%s) COMPREPLY=($(compgen -W '%s' -- \"$cur\")) ;;\n", c.name, strings.Join(flags[c.name], " "))
 	}
@@ -107,7 +108,7 @@ func completeBash(w io.Writer, flags map[string][]string) {
 
 func completeZsh(w io.Writer, flags map[string][]string) {
 	fmt.Fprintf(w, "#compdef ratelimit\n_ratelimit() {\n\tif [ \"$CURRENT\" -eq 2 ]; then\n\t\tcompadd %s help\n\t\treturn\n\tfi\n"+
-		"\tif [[ ${words[CURRENT]} != -* ]]; then\n\t\t_files\n\t\treturn\n\tfi\n\tcase ${words[2]} in\n", names())
+		"\tif [[ ${words[CURRENT]} != -* ]]; then\n\t\t_files\n\t\treturn\n\tfi\n\tcase ${words[2]} in\n", strings.Join(names(), " "))
 	for _, c := range commands() {
 		fmt.Fprintf(w, "\t%s) compadd -- %s ;;\n", c.name, strings.Join(flags[c.name], " "))
 	}
@@ -123,39 +124,11 @@ func completeFish(w io.Writer, flags map[string][]string) {
 	}
 }
 
-// similar returns the name of the command that is most like the given text, or an empty text if none is.
+// similar returns the name of the command that begins with the given text or is most like it, or an empty text if none is.
 func similar(text string) string {
-	best, least := "", 3
-	for _, c := range commands() {
-		d := distance(text, c.name)
-		if strings.HasPrefix(c.name, text) && text != "" {
-			d = 1
-		}
-		if d < least && d < len(c.name) {
-			best, least = c.name, d
-		}
+	all := names()
+	if i := slices.IndexFunc(all, func(name string) bool { return text != "" && strings.HasPrefix(name, text) }); i >= 0 {
+		return all[i]
 	}
-	return best
-}
-
-// distance returns how many characters must be inserted, removed or replaced to make one text of the other. Two neighbours in
-// the wrong order count as two.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range a {
-		next := slices.Clone(row)
-		next[0] = i + 1
-		for j := range b {
-			change := row[j]
-			if a[i] != b[j] {
-				change++
-			}
-			next[j+1] = min(change, row[j+1]+1, next[j]+1)
-		}
-		row = next
-	}
-	return row[len(b)]
+	return confmap.Nearest(text, all)
 }
