@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/ratelimit-go/ratelimit/dbstore"
 	"github.com/ratelimit-go/ratelimit/pgstore"
 )
 
@@ -204,8 +205,13 @@ func poolOf(t testing.TB, url string, n int, change func(*pgxpool.Config)) *pgxp
 	return pool
 }
 
+// slowMachine is the time limit of the Stores that newStore makes without another. It is fifteen times the default, so that a busy
+// machine fails no test, and short enough for tests in which the server does not answer.
+const slowMachine = 3 * time.Second
+
 func newStore(t testing.TB, pool *pgxpool.Pool, opts ...pgstore.Option) *pgstore.Store {
 	t.Helper()
+	opts = append([]pgstore.Option{pgstore.WithStoreOptions(dbstore.WithTimeout(slowMachine))}, opts...)
 	s, err := pgstore.New(t.Context(), pool, opts...)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
