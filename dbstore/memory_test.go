@@ -32,6 +32,9 @@ func (m *memory) Swap(ctx context.Context, now time.Time, groups []dbstore.Group
 	return m.Memory.Swap(ctx, now, groups)
 }
 
+// patient makes a Store wait long, so that a slow machine fails no test.
+var patient = dbstore.WithTimeout(time.Minute)
+
 func newStore(t *testing.T, b dbstore.Backend, opts ...dbstore.Option) *dbstore.Store {
 	t.Helper()
 	s, err := dbstore.New(b, opts...)

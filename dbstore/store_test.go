@@ -41,7 +41,7 @@ func (realClock) Now() time.Time { return time.Now() }
 func TestOneRoundTrip(t *testing.T) {
 	clock := ratelimit.NewFakeClock(starts[0])
 	m := newMemory(clock)
-	s := newStore(t, m, dbstore.WithClock(clock), dbstore.WithDenialCache(0))
+	s := newStore(t, m, patient, dbstore.WithClock(clock), dbstore.WithDenialCache(0))
 	one(t, s, ask("a", 3))
 	require.Equal(t, 2, m.Stats().Calls, "the first call asks for the time")
 	one(t, s, ask("b", 3))
@@ -56,7 +56,7 @@ func TestOneRoundTrip(t *testing.T) {
 	require.Equal(t, 7, m.Stats().Calls)
 	require.Equal(t, 4, m.Stats().Writes, "a denial and a look write nothing")
 
-	other := newStore(t, m, dbstore.WithClock(clock))
+	other := newStore(t, m, patient, dbstore.WithClock(clock))
 	one(t, other, ask("b", 3))
 	require.Equal(t, 0, one(t, s, ask("b", 3)).Remaining, "another process has taken one")
 	require.Equal(t, dbstore.Stats{Decisions: 7, Transactions: 9, Misses: 1}, s.Stats())
@@ -66,7 +66,7 @@ func TestOneRoundTrip(t *testing.T) {
 func TestDenied(t *testing.T) {
 	clock := ratelimit.NewFakeClock(starts[0])
 	m := newMemory(clock)
-	s := newStore(t, m, dbstore.WithClock(clock))
+	s := newStore(t, m, patient, dbstore.WithClock(clock))
 	a := ratelimit.Ask{Rule: "r", Key: "a", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerSecond(2), N: 2}
 	require.True(t, one(t, s, a).Allowed)
 	_, denied := s.Denied(a)
@@ -131,7 +131,7 @@ func TestBrokenRow(t *testing.T) {
 		t.Run(why, func(t *testing.T) {
 			clock := ratelimit.NewFakeClock(starts[0])
 			m := newMemory(clock)
-			writer := newStore(t, m, dbstore.WithClock(clock))
+			writer := newStore(t, m, patient, dbstore.WithClock(clock))
 			a, b := ask("a", 5), ask("b", 5)
 			one(t, writer, a)
 			if change == nil {
@@ -148,7 +148,7 @@ func TestBrokenRow(t *testing.T) {
 			} else {
 				m.Edit(change)
 			}
-			s := newStore(t, m, dbstore.WithClock(clock))
+			s := newStore(t, m, patient, dbstore.WithClock(clock))
 			before := fmt.Sprintf("%q", m.Rows())
 			_, err := s.Take(t.Context(), []ratelimit.Ask{a})
 			require.ErrorIs(t, err, ratelimit.ErrStore)
@@ -171,7 +171,7 @@ func TestBrokenRow(t *testing.T) {
 func TestBrokenRecord(t *testing.T) {
 	clock := ratelimit.NewFakeClock(starts[0])
 	m := newMemory(clock)
-	s := newStore(t, m, dbstore.WithClock(clock))
+	s := newStore(t, m, patient, dbstore.WithClock(clock))
 	once := ratelimit.Attempt{Client: "c", ID: "1", TTL: time.Hour}
 	_, _, err := s.Once(t.Context(), once, []ratelimit.Ask{ask("a", 5)})
 	require.NoError(t, err)
@@ -190,7 +190,7 @@ func TestBrokenRecord(t *testing.T) {
 func TestNames(t *testing.T) {
 	clock := ratelimit.NewFakeClock(starts[0])
 	m := newMemory(clock)
-	s := newStore(t, m, dbstore.WithClock(clock))
+	s := newStore(t, m, patient, dbstore.WithClock(clock))
 	n := 0
 	for _, rule := range []string{"", "a", "ab", strings.Repeat("r", 198), strings.Repeat("r", 199), strings.Repeat("r", 1<<16)} {
 		for _, key := range []string{"", "b", "ab", strings.Repeat("k", 1<<20)} {
@@ -416,14 +416,14 @@ func TestOptions(t *testing.T) {
 	require.False(t, denied)
 	require.Zero(t, (*dbstore.Store)(nil).Stats())
 	log := ratelimit.Rule{Name: "log", Endpoint: "/", Algorithm: ratelimit.AlgorithmSlidingWindowLog, Rate: ratelimit.PerHour(1001)}
-	_, err = ratelimit.New([]ratelimit.Rule{log}, nil, ratelimit.WithStore(newStore(t, m)), ratelimit.WithName("n"))
+	_, err = ratelimit.New([]ratelimit.Rule{log}, nil, ratelimit.WithStore(newStore(t, m, patient)), ratelimit.WithName("n"))
 	require.ErrorContains(t, err, "requests must be at most 1000 for SlidingWindowLog in a database")
 }
 
 // TestErrorsOfAsks proves that bad asks get the errors of a MemoryStore, without a call of the database.
 func TestErrorsOfAsks(t *testing.T) {
 	m := newMemory(realClock{})
-	s := newStore(t, m)
+	s := newStore(t, m, patient)
 	memory, err := ratelimit.NewMemoryStore()
 	require.NoError(t, err)
 	ended, cancel := context.WithCancel(t.Context())
