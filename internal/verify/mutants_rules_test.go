@@ -52,8 +52,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "ties broken by the order of locks", file: "combine.go",
-		old: "rules[i].Index < rules[binding].Index",
-		new: "rules[i].serial < rules[binding].serial",
+		old: "r.Index < rules[binding].Index",
+		new: "r.serial < rules[binding].serial",
 		by:  "^TestPropertiesOfChanges$", why: "rules may have been listed in another order since",
 	},
 	{
@@ -70,14 +70,14 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "Remaining of the binding rule", file: "combine.go",
-		old: "left, delay = min(left, uint64(max(p.Left, -1))), max(delay, p.Delay)",
-		new: "left, delay = uint64(parts[binding].Left), max(delay, p.Delay)",
+		old: "// Left is -1 if no limit applies. Converted to uint64, -1 is the largest number, so min ignores it.\n\t\tleft = min(left, uint64(max(p.Left, -1)))",
+		new: "left = uint64(parts[binding].Left)",
 		by:  "^TestPropertiesOfRules$", why: "of a denied request another rule may have less left",
 	},
 	{
 		name: "Delay of the binding rule", file: "combine.go",
-		old: "left, delay = min(left, uint64(max(p.Left, -1))), max(delay, p.Delay)",
-		new: "left, delay = min(left, uint64(max(p.Left, -1))), parts[binding].Delay",
+		old: "\tres.Delay = delay\n",
+		new: "\tres.Delay = parts[binding].Delay\n",
 		by:  "^TestPropertiesOfRules$", why: "another rule's queue may be longer",
 	},
 	{
@@ -94,8 +94,8 @@ var rulesMutants = []mutant{
 	},
 	{
 		name: "a shadow rule binds", file: "combine.go",
-		old: "if p.Shadow {\n\t\t\tadvised = advised || p.Advises && !p.Granted()\n\t\t\tcontinue\n\t\t}\n\t\tif binding",
-		new: "if p.Shadow {\n\t\t\tadvised = advised || p.Advises && !p.Granted()\n\t\t}\n\t\tif binding",
+		old: "if p.Shadow {\n\t\t\tadvised = advised || p.Advises && !p.Granted()\n\t\t\tcontinue\n\t\t}\n\t\tif delay",
+		new: "if p.Shadow {\n\t\t\tadvised = advised || p.Advises && !p.Granted()\n\t\t}\n\t\tif delay",
 		by:  "^TestPropertiesOfRules$", why: "it has no part in the Result",
 	},
 	{

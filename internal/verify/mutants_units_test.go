@@ -28,9 +28,33 @@ var unitsMutants = []mutant{
 	},
 	{
 		name: "the first unit does not bind", file: "combine.go",
-		old: "if passes && counts(\"\") {",
-		new: "if false {",
+		old: "case r.Unit == \"\":\n\t\t\treturn \"\"",
+		new: "case false:\n\t\t\treturn \"\"",
 		by:  "^TestUnits", why: "a grant is that of the requests",
+	},
+	{
+		name: "requests bind by the order of the costs", file: "combine.go",
+		old: "case r.Unit == \"\":\n\t\t\treturn \"\"",
+		new: "case r.Unit == \"\" && n < best:\n\t\t\treturn \"\"",
+		by:  "^TestUnitsOrder$", why: "whatever the order, a grant is that of the requests",
+	},
+	{
+		name: "a shadow rule chooses the unit", file: "combine.go",
+		old: "case parts[i].Shadow:",
+		new: "case false && parts[i].Shadow:",
+		by:  "^TestUnits", why: "the answer must be of a rule that enforces",
+	},
+	{
+		name: "the last cost binds", file: "combine.go",
+		old: "case n < best:\n",
+		new: "case n < best || best < len(all):\n",
+		by:  "^TestUnitsOrder$", why: "the caller lists its costs in the order of weight",
+	},
+	{
+		name: "a denial has the fewest left of all units", file: "combine.go",
+		old: "if several && !passes {",
+		new: "if false {",
+		by:  "^TestUnits$", why: "Remaining is of the unit that denied",
 	},
 	{
 		name: "an identity without the number of units", file: "ruleset.go",

@@ -107,6 +107,15 @@ func TestUnitsOrder(t *testing.T) {
 		require.Equal(t, "bytes", check(t, l, chat(octets(1), none, tokens(1))).Rule)
 		require.Equal(t, "tokens", check(t, l, chat(ratelimit.Cost{Unit: "words", N: 9}, none, tokens(1))).Rule, "no rule counts words")
 	})
+	rules := gatewayRules()
+	slices.Reverse(rules)
+	l := newRules(t, rules, ratelimit.WithClock(ratelimit.NewFakeClock(newYear)))
+	one := ratelimit.Cost{N: 1}
+	require.Equal(t, "requests", check(t, l, chat(tokens(1), octets(1), one)).Rule, "the order of rules and costs is nothing to requests")
+	require.Equal(t, "requests", check(t, l, chat(tokens(1), octets(1))).Rule, "nor is a cost that is not listed")
+	rules[1].Mode = ratelimit.ModeShadow
+	l = newRules(t, rules, ratelimit.WithClock(ratelimit.NewFakeClock(newYear)))
+	require.Equal(t, "bytes", check(t, l, chat(ratelimit.Cost{}, tokens(1), octets(1))).Rule, "a rule that only watches does not bind")
 }
 
 // TestUnitsArePeekedAt proves that Peek asks for one of each unit.
