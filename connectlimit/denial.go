@@ -15,7 +15,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
-// errOutside is the error of Allow and Reserve outside of a call.
+// errOutside is the error of Allow and Reserve if the context is not that of a call which an Interceptor limits.
 var errOutside = connect.NewError(connect.CodeInternal, errors.New("connectlimit: the context is not that of a limited call"))
 
 // maxName is the largest number of bytes of a rule's name in the details of an error.
@@ -71,7 +71,7 @@ func attach(e *connect.Error, detail proto.Message) {
 // returned; it is nil if the limiter has failed, or the call has ended.
 func (x *exchange) answer(err error) error {
 	if ended := x.Err(); err == nil && ended != nil {
-		return ended // Connect gives it its code: canceled, or deadline_exceeded
+		return ended // the client gets the code canceled or deadline_exceeded, which Connect derives from this error
 	}
 	if err == nil {
 		return connect.NewError(connect.CodeInternal, errors.New("internal error"))
@@ -80,7 +80,7 @@ func (x *exchange) answer(err error) error {
 	if !errors.As(err, &own) {
 		return err
 	}
-	// The error is copied, because Config.Denied may return the same one to several clients.
+	// Copy the error before adding header fields, because Config.Denied may return the same error for several calls.
 	denied := connect.NewError(own.Code(), own.Unwrap())
 	for _, detail := range own.Details() {
 		denied.AddDetail(detail)
