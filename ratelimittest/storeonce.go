@@ -29,8 +29,8 @@ type keptGrant struct {
 	results map[stateID]ratelimit.Result
 }
 
-// answers reports whether the same request, if it is made again at the given time, still gets the
-// recorded grant as its answer.
+// answers reports whether a repetition of the request at the given time still gets the recorded grant g
+// as its answer.
 func (g *keptGrant) answers(at time.Time) bool {
 	return g != nil && max(at.Sub(g.at), 0) < g.ttl && g.replays < mostReplays
 }
