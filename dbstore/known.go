@@ -41,7 +41,8 @@ type known struct {
 	values map[string]value // guarded by mu
 }
 
-// get returns the value that the row with this key had last, if it is not too old at the time now.
+// get returns what was last seen of the row with this key. ok is false if nothing was seen, or if that is more than 10 s (knownFor) ago
+// at the time now.
 func (k *known) get(key string, now time.Time) (v value, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -23,9 +23,9 @@ type settings struct {
 func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
 
 // WithDenialCache sets for how long the store may deny requests without a call of the database. After a request for a key was denied,
-// the store denies further requests for this key by itself for as long as the database would deny them, but for at most d after it
-// has seen the value of the row. The default is one second; zero means that every request needs the database. The store denies by
-// itself only where a denial changes nothing in the row.
+// the store denies further requests for this key by itself, as long as the database would deny them, too. It does so for at most d
+// after it has seen the value of the row. The default is one second; zero means that every request needs the database. If a denial
+// would change the row, the request needs the database, too.
 //
 // No request is denied that the database would grant, with one exception: if another process resets or pardons the key, or gives
 // back units of the key, this process may deny requests for up to d longer. The RetryAfter of such a denial may be longer than

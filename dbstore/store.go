@@ -34,7 +34,7 @@ var (
 	_ ratelimit.StorePardoner  = (*Store)(nil)
 )
 
-// New returns a Store that keeps its rows in b. It makes no call of b. The errors of New match [ratelimit.ErrInvalidConfig].
+// New returns a Store that keeps its rows in b. New does not call b. The errors of New match [ratelimit.ErrInvalidConfig].
 func New(b Backend, opts ...Option) (*Store, error) {
 	set, err := newSettings(opts)
 	if b == nil {
@@ -48,7 +48,7 @@ func New(b Backend, opts ...Option) (*Store, error) {
 	return s, nil
 }
 
-// Supports returns nil if the store can decide with this algorithm and this rate, and otherwise why not. A
+// Supports returns nil if the store can decide with this algorithm and this rate, and otherwise an error that says why not. A
 // [ratelimit.SlidingWindowLog] and [ratelimit.AlgorithmInFlight] may have at most 1,000 Requests: their row has an entry for each unit
 // or request, and each grant writes the whole row.
 func (s *Store) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error {

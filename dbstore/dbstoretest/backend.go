@@ -62,8 +62,8 @@ func row(key, old, next string) dbstore.Change {
 
 func read(key string) dbstore.Change { return dbstore.Change{Key: []byte("test" + key), Read: true} }
 
-// swap calls Swap once, without a time. It returns an error unless each group is done if, and only if, done says so. The rows of the
-// groups that are not done must have the given values, in order.
+// swap calls Swap once, without a time. The slice done says for each group whether Swap must do it, and values has the values that the
+// rows of all other groups must have, in order. If that is not so, swap returns an error.
 func (k *kit) swap(groups [][]dbstore.Change, done []bool, values ...string) error {
 	all := make([]dbstore.Group, len(groups))
 	for i := range groups {

@@ -32,7 +32,7 @@ type Stats struct {
 // NewMemory returns an empty Memory that takes its time from c.
 func NewMemory(c ratelimit.Clock) *Memory { return &Memory{clock: c, rows: make(map[string][]byte)} }
 
-// Swap does what [dbstore.Backend] says. It panics if a key is twice in one call, which no Store may do.
+// Swap does what [dbstore.Backend] says. It panics if a key occurs twice in one call, because no Store may make such a call.
 func (m *Memory) Swap(ctx context.Context, now time.Time, groups []dbstore.Group) (time.Time, error) {
 	if err := ctx.Err(); err != nil {
 		return time.Time{}, dbstore.NotDone(err)
