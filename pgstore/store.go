@@ -22,14 +22,14 @@ type Store struct {
 	sweeper *sweeper
 }
 
-// New returns a Store that uses the connections of pool. It makes its table and its functions if they are not there, see [Schema]; many
-// processes may do so at once. It starts a goroutine that deletes rows which are not needed any more, until Close is called.
+// New returns a Store that uses the connections of pool. New makes the table and the SQL functions of the Store if they are missing, see
+// [Schema]; many processes may do so at once. New starts a goroutine that deletes rows which have expired, until Close is called.
 //
 // Give the Store a pool of its own; 4 connections are enough. If the program also used this pool, a goroutine could hold the last
 // connection while it waits for a decision, which needs a connection, too.
 //
-// New returns an error that matches [ratelimit.ErrInvalidConfig] for a wrong option, and an error of the database if the server does not
-// answer, if it is a replica or read-only, if the table is not one of this package, or if the role lacks a right.
+// If an option is wrong, the error of New matches [ratelimit.ErrInvalidConfig]. New also fails if the server does not answer, is a
+// replica or is read-only, if this package has not made the table, or if the role lacks a right.
 func New(ctx context.Context, pool *pgxpool.Pool, opts ...Option) (*Store, error) {
 	set, err := newSettings(opts)
 	if pool == nil {
