@@ -29,10 +29,10 @@ const (
 )
 
 // Denial returns the error for a denied call: with the code resource_exhausted, or unavailable if all rules that denied
-// did so by [ratelimit.FailClosed]. Its details are a RetryInfo, unless the call would be denied after any wait, and a
-// QuotaFailure with the names of the rules that denied, except those that are hidden from clients. If the client is
-// blocked, an ErrorInfo has the reason ABNORMAL_USAGE_DETECTED. The client also gets the header fields of the response
-// in the metadata of the error.
+// did so by [ratelimit.FailClosed]. The details of the error have a RetryInfo, unless the call would be denied after any
+// wait. They have a QuotaFailure with the names of the rules that denied, except those that are hidden from clients. If
+// the client is blocked, they have an ErrorInfo with the reason ABNORMAL_USAGE_DETECTED. The client also gets the header
+// fields of the response in the metadata of the error.
 func Denial(i *httplimit.Info) *connect.Error {
 	blocked := i.Result.Reason == ratelimit.ReasonPenalty || i.Result.Reason == ratelimit.ReasonOverride
 	code, message := connect.CodeResourceExhausted, "too many requests"
