@@ -124,7 +124,8 @@ func routes(e *echo.Echo) (paths []string) {
 // unmatched is the endpoint of requests that no route matches.
 const unmatched = "unmatched"
 
-// found returns the route of c. ok is false if no route has the path of the request, or none of those has its method.
+// found returns the route of c. ok is false if no route matches the path of the request, or if the routes that match the
+// path have other methods.
 func found(c *echo.Context) (route echo.RouteInfo, ok bool) {
 	route = c.RouteInfo()
 	switch {

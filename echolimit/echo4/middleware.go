@@ -123,8 +123,8 @@ func routes(e *echo.Echo) (paths []string) {
 // unmatched is the endpoint of requests that no route matches.
 const unmatched = "unmatched"
 
-// routeOf returns the path of the route of c. The result is empty if no route has the path of the request, or none of those
-// has its method.
+// routeOf returns the path of the route of c. The result is empty if no route matches the path of the request, or if the
+// routes that match the path have other methods.
 func routeOf(c echo.Context) string {
 	if c.Get(echo.ContextKeyHeaderAllow) != nil || pointer(c.Handler()) == pointer(echo.NotFoundHandler) {
 		return ""
