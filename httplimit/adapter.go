@@ -129,8 +129,8 @@ func NewAdapter[C any](l *ratelimit.RateLimiter, c AdapterConfig[C], route func(
 // is never called, the request stays charged.
 type Next[C any] func(c C, r *http.Request, settle func(status int)) error
 
-// Serve limits the request r, to which a handler would respond by w. If the rules grant it, Serve calls next and returns
-// its error. Otherwise it answers the request, and returns the error of AdapterConfig.Denied. The result passed reports
+// Serve limits the request r, whose response is written to w. If the rules grant r, Serve calls next and returns the error
+// of next. Otherwise Serve answers the request, and returns the error of AdapterConfig.Denied. The result passed reports
 // whether Serve has called next.
 func (a *Adapter[C]) Serve(c C, w http.ResponseWriter, r *http.Request, next Next[C]) (passed bool, err error) {
 	x := &call[C]{a: a, c: c, handlers: next}
@@ -179,7 +179,8 @@ func (a *Adapter[C]) CheckRules(routes func() []string) func(rules []ratelimit.R
 	}
 }
 
-// Check checks the rules of the limiter against the paths of these routes, as the function that CheckRules returns.
+// Check makes the check of [Adapter.CheckRules] for the present rules of the limiter. The parameter routes has the paths of
+// the routes.
 func (a *Adapter[C]) Check(routes []string) error {
 	return a.CheckRules(func() []string { return routes })(a.m.limiter.Rules())
 }

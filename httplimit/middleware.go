@@ -170,8 +170,8 @@ func copyBack(r, inner *http.Request) {
 // compare logs a warning, once, if a router inside the next handler has found another route than the endpoint by
 // which the request was limited. It warns in two cases. The first case is that the endpoint is "unmatched", and
 // [Config.Endpoint] is nil. The second case is that a rule has the route as its Endpoint: this rule has not limited
-// the request. If [Config.Endpoint] is set, an endpoint may be a name that is no route, so in the second case compare
-// then warns only if the endpoint is "unmatched".
+// the request. If [Config.Endpoint] is set, an endpoint may be a name that is no route. Then compare warns only if the
+// endpoint is "unmatched" and a rule has the route.
 func (m *Middleware) compare(endpoint, route string) {
 	own := m.config.Endpoint != nil
 	switch {
