@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	maxFlights = 4       // how many transactions of a Store run at the same time
-	maxRows    = 64      // how many rows one transaction has, unless a single call has more
-	maxCalls   = 1000    // how many calls one transaction has
-	maxWaiting = 1 << 14 // how many callers of a Store wait at the same time
+	maxFlights = 4       // the largest number of transactions of a Store that run at the same time
+	maxRows    = 64      // the largest number of rows of a transaction, unless a single call has more
+	maxCalls   = 1000    // the largest number of calls that one scan of the queue takes, or that join one group
+	maxWaiting = 1 << 14 // the largest number of callers of a Store that wait at the same time
 	apartFor   = time.Second
 	maxPause   = 5 * time.Millisecond
 	pauseShare = 4 // a pause lasts at most 4 times as long as the last transaction took

@@ -139,8 +139,9 @@ func (s *Store) Once(ctx context.Context, once ratelimit.Attempt, asks []ratelim
 	return c.results, c.replayed, nil
 }
 
-// Settle changes the charge that the Receipt of each ask names to N units; see [ratelimit.StoreSettler]. It fails with the same errors
-// as [Store.Take]; [ratelimit.ErrSettled] means that a charge by [ratelimit.AlgorithmInFlight] has ended.
+// Settle changes earlier charges. Each ask names a charge by its Receipt, and Settle changes this charge to N units; see
+// [ratelimit.StoreSettler]. It fails with the same errors as [Store.Take]. The error [ratelimit.ErrSettled] means that a charge of
+// [ratelimit.AlgorithmInFlight] has already ended.
 func (s *Store) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 	ctx, err := s.check(ctx, asks, func(a *ratelimit.Ask) error {
 		switch {
