@@ -90,7 +90,7 @@ func (m *bucket) SetRate(at time.Time, r ratelimit.Rate) { m.change(m.instant(at
 
 // adopt does what SetRate does, with one difference: in the time since its last grant or change of
 // the rate, the bucket earns units at the slower of the old and the new rate. But if the bucket is new
-// by then, it is full at any rate.
+// at the given time, it is full at any rate.
 func (m *bucket) adopt(at time.Time, r ratelimit.Rate) { m.change(m.instant(at), r, true) }
 
 // The method meet answers as the method peek does, at the rate r. If the burst of r is smaller than the
@@ -188,8 +188,8 @@ func (m *bucket) slowDown(r ratelimit.Rate) {
 }
 
 // change sets the rate r at the instant u. It returns false if the key is new or r is the present
-// rate. Before u, the bucket earns units at the old rate or, if slower is true, at the slower of the
-// two rates, unless it is new at u.
+// rate. Before u, the bucket earns units at the old rate. But if the parameter slower is true, and the
+// bucket is not new at u, it earns units at the slower of the two rates.
 func (m *bucket) change(u *big.Int, r ratelimit.Rate, slower bool) bool {
 	unused := m.unused(u)
 	if unused || !slower {
