@@ -14,7 +14,7 @@ type changes struct{ added, removed, changed []string }
 
 func (c changes) none() bool { return len(c.added)+len(c.removed)+len(c.changed) == 0 }
 
-// named returns the rules of the limiter l, with the default rule, as a map from their names.
+// named returns all rules of the limiter l, including the default rule, in a map by the names of the rules.
 func named(l *ratelimit.RateLimiter) map[string]ratelimit.Rule {
 	rules, defaultRule := l.Rules()
 	all := make(map[string]ratelimit.Rule, len(rules)+1)

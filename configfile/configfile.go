@@ -256,7 +256,7 @@ func closeLimiters(l *ratelimit.RateLimiter) {
 		r := plain(*defaultRule)
 		defaultRule = &r
 	}
-	_ = l.Replace(rules, defaultRule) // an error has no other effect than that the custom limiters stay open
+	_ = l.Replace(rules, defaultRule) // if Replace fails, the custom limiters stay open; nothing else happens
 }
 
 // Apply replaces the rules of l with the rules of f, as [ratelimit.RateLimiter.Reload] does: the keys

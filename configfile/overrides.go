@@ -42,8 +42,8 @@ var effects = []string{ratelimit.EffectBlock, ratelimit.EffectExempt, ratelimit.
 // Overrides returns the overrides of the document, in their order.
 func (f *File) Overrides() []ratelimit.Override { return slices.Clone(f.overrides) }
 
-// takeOverrides reads the list of overrides v, and stores the overrides in f. It checks the types of the fields, for example.
-// It leaves to the limiter all checks that need the rules or the present time.
+// takeOverrides reads the list of overrides v, and stores the overrides in f. It makes the checks that need neither the rules
+// nor the present time, such as those of the types of the fields. The limiter makes all other checks later.
 func (f *File) takeOverrides(r *confmap.Reader, v any) {
 	list, ok := v.([]any)
 	switch {
@@ -106,7 +106,7 @@ func anyText(r *confmap.Reader, n *confmap.Node, name string) string {
 }
 
 // readNames returns the names of rules in v, which is the value of the field "rules" of the override n. An empty list is an
-// error: it could be meant as no rules, but an override without rules is for all rules.
+// error. The author of the file may mean that the override is for no rules, but an override without rules is for all rules.
 func readNames(r *confmap.Reader, n *confmap.Node, v any) (names []string) {
 	list, ok := v.([]any)
 	if !ok || len(list) == 0 {
@@ -174,7 +174,7 @@ func (f *File) unknownNames(rules []ratelimit.Rule, defaultRule *ratelimit.Rule,
 
 // limited joins the given problems. Of a long list, it keeps the first ones and says how many others there are.
 func limited(problems []error) error {
-	if n := len(problems) - confmap.MaxProblems; n > 1 { // one error too many stays, as it may be "and 5 more"
+	if n := len(problems) - confmap.MaxProblems; n > 1 { // keep one error above the maximum: the last one may be a text such as "and 5 more"
 		problems = append(slices.Clip(problems[:confmap.MaxProblems]), fault(fmt.Sprintf("and %d more", n)))
 	}
 	return errors.Join(problems...)

@@ -83,9 +83,9 @@ func (f *File) located(err error) error {
 	return errors.Join(append(f.report(problems), others...)...)
 }
 
-// placed splits the errors that are joined in err. It returns the errors that belong to the file, with
-// their places, as problems. It returns all other errors as others. The function pathOf returns the path
-// in the file of the field that an error names, or false if the field is not in the file.
+// placed splits the errors that are joined in err. The result problems has the errors that belong to the
+// file, with their places. The result others has all other errors. The function pathOf returns the path in
+// the file of the field that an error names, or false if the field is not in the file.
 func (f *File) placed(err error, pathOf func(field string) (string, bool)) (problems []problem, others []error) {
 	var paths []string
 	for _, part := range parts(err) {
@@ -118,8 +118,8 @@ func parts(err error) (all []error) {
 	if err == nil {
 		return nil
 	}
-	// This must not be errors.As, which would also find errors that are joined inside a wrapping error. The
-	// text of the wrapping error would then be lost.
+	// errors.As must not be used here. It would also find errors that are joined inside a wrapping error, and
+	// the text of the wrapping error would then be lost.
 	joined, ok := any(err).(interface{ Unwrap() []error })
 	if !ok {
 		return []error{err}

@@ -265,7 +265,7 @@ type result struct {
 	sight
 	err     error // why the file was not applied; nil if it was applied
 	isNew   bool  // whether the content or the read error differs from what was handled before
-	again   bool  // whether this content was the last to be applied, so that it was not applied a second time
+	again   bool  // whether the limiter already had this content, so that it was not applied a second time
 	changes changes
 
 	overrides int // number of overrides in the content

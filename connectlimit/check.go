@@ -13,7 +13,7 @@ import (
 // Check returns an error that names each rule whose Endpoint is no procedure of these services: such a rule limits
 // nothing. Usually, its Endpoint is misspelled. The names of services, such as "shop.v1.Items", are constants of the
 // generated code. A service that the program does not know is an error, too. Call Check in a test, or when the server
-// starts. If Config.Endpoint is set, it only looks for the services.
+// starts. If Config.Endpoint is set, Check does not check the rules, and only reports unknown services.
 func (i *Interceptor) Check(services ...string) error {
 	given, err := procedures(services)
 	return errors.Join(err, i.adapter.Check(given))

@@ -15,7 +15,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
-// errOutside is the error of Allow and Reserve outside of a call.
+// errOutside is the error of Allow and Reserve if the context is not that of a call which an Interceptor limits.
 var errOutside = connect.NewError(connect.CodeInternal, errors.New("connectlimit: the context is not that of a limited call"))
 
 // maxName is the largest number of bytes of a rule's name in the details of an error.
@@ -29,10 +29,10 @@ const (
 )
 
 // Denial returns the error for a denied call: with the code resource_exhausted, or unavailable if all rules that denied
-// did so by [ratelimit.FailClosed]. Its details are a RetryInfo, unless the call would be denied after any wait, and a
-// QuotaFailure with the names of the rules that denied, except those that are hidden from clients. If the client is
-// blocked, an ErrorInfo has the reason ABNORMAL_USAGE_DETECTED. The client also gets the header fields of the response
-// in the metadata of the error.
+// did so by [ratelimit.FailClosed]. The details of the error have a RetryInfo, unless the call would be denied after any
+// wait. They have a QuotaFailure with the names of the rules that denied, except those that are hidden from clients. If
+// the client is blocked, they have an ErrorInfo with the reason ABNORMAL_USAGE_DETECTED. The client also gets the header
+// fields of the response in the metadata of the error.
 func Denial(i *httplimit.Info) *connect.Error {
 	blocked := i.Result.Reason == ratelimit.ReasonPenalty || i.Result.Reason == ratelimit.ReasonOverride
 	code, message := connect.CodeResourceExhausted, "too many requests"
@@ -71,7 +71,7 @@ func attach(e *connect.Error, detail proto.Message) {
 // returned; it is nil if the limiter has failed, or the call has ended.
 func (x *exchange) answer(err error) error {
 	if ended := x.Err(); err == nil && ended != nil {
-		return ended // Connect gives it its code: canceled, or deadline_exceeded
+		return ended // the client gets the code canceled or deadline_exceeded, which Connect derives from this error
 	}
 	if err == nil {
 		return connect.NewError(connect.CodeInternal, errors.New("internal error"))
@@ -80,7 +80,7 @@ func (x *exchange) answer(err error) error {
 	if !errors.As(err, &own) {
 		return err
 	}
-	// The error is copied, because Config.Denied may return the same one to several clients.
+	// Copy the error before adding header fields, because Config.Denied may return the same error for several calls.
 	denied := connect.NewError(own.Code(), own.Unwrap())
 	for _, detail := range own.Details() {
 		denied.AddDetail(detail)

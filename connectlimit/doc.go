@@ -8,8 +8,9 @@
 // The endpoint of a call is its procedure, such as "/shop.v1.Items/Get". By default, the address of the connection
 // identifies the client, as package httplimit explains.
 //
-// Connect calls interceptors only for procedures that the server has, and for unary calls only after it has read the
-// message. To limit all requests by address before that, put an [httplimit.Middleware] around the server, too.
+// Connect calls interceptors only for procedures that the server has. For a unary call, it first reads the message, and
+// then calls the interceptors. To limit all requests by address before that, put an [httplimit.Middleware] around the
+// server, too.
 //
 // All types are safe for concurrent use by multiple goroutines. The package starts no goroutine.
 package connectlimit

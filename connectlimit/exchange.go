@@ -5,15 +5,16 @@ import (
 	"net/http"
 )
 
-// An exchange is a call as net/http would describe it to the Adapter, and what Interceptors have answered. All
-// Interceptors of a call share one. It is the context of the call, and an [http.ResponseWriter].
+// An exchange shows a call to the Adapter as an HTTP request with a response, because the Adapter knows only HTTP. Each
+// Interceptor makes an exchange for a call; all exchanges of the call share one set of header fields. The exchange is the
+// [http.ResponseWriter] for the Adapter, and the context of the call for handlers.
 type exchange struct {
 	context.Context // the context of the call
 
 	call   Call
-	method string      // of the HTTP request
-	fields http.Header // the header fields of the response that Interceptors have set
-	status int         // the HTTP status with which an Interceptor has answered; 0 if none has
+	method string      // the method of the HTTP request
+	fields http.Header // the header fields of the response that the Interceptors have set
+	status int         // the HTTP status with which the Interceptor has answered; 0 if it has not answered
 }
 
 // exchangeKey is the context key under which Value returns the exchange.
@@ -33,8 +34,8 @@ func find(ctx context.Context) *exchange {
 	return x
 }
 
-// enter returns an exchange for an Interceptor that gets a call. It has the header fields of the Interceptors further
-// out.
+// enter returns a new exchange for an Interceptor that gets a call. The exchange shares its header fields with the
+// exchanges of the Interceptors further out.
 func enter(ctx context.Context, call Call, method string) *exchange {
 	x := &exchange{Context: ctx, call: call, method: method}
 	x.call.Context = ctx
@@ -46,7 +47,7 @@ func enter(ctx context.Context, call Call, method string) *exchange {
 	return x
 }
 
-// request returns the call as net/http would describe it. Its context is x.
+// request returns an HTTP request that describes the call. The context of the request is x.
 func (x *exchange) request() *http.Request {
 	r := http.Request{
 		Method: x.method, Header: x.call.Header, RemoteAddr: x.call.Peer.Addr, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -57,8 +58,8 @@ func (x *exchange) request() *http.Request {
 // Header returns the header fields that Interceptors have set.
 func (x *exchange) Header() http.Header { return x.fields }
 
-// WriteHeader notes the status of an answer, from which the method answer makes an error.
+// WriteHeader stores the status of an answer. Nothing is sent: the client gets the error that the method answer returns.
 func (x *exchange) WriteHeader(status int) { x.status = status }
 
-// Write drops the document of an answer: a client of Connect gets an error.
+// Write drops p, which is a part of a problem document: a Connect client gets an error instead.
 func (x *exchange) Write(p []byte) (int, error) { return len(p), nil }

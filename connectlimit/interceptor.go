@@ -16,9 +16,10 @@ import (
 // A Config configures an [Interceptor]: how it identifies the client, what it asks the limiter, and how it answers. The
 // zero Config is safe. See [httplimit.AdapterConfig] for its fields, whose functions get the *Call.
 //
-// The client of a denied call gets the error that Denied or Blocked returns. If there is none, it gets the error that
-// [Denial] returns. Count gets the HTTP status that stands for the code of the call in the protocol Connect, in all
-// protocols: 200 if the call succeeds, 401 for unauthenticated, 404 for not_found, 500 for unknown and internal.
+// The client of a denied call gets the error that Denied or Blocked returns. If neither function is set, the client gets
+// the error that [Denial] returns. Count gets an HTTP status: 200 if the call succeeds, and otherwise the status that the
+// protocol Connect has for the code of the call, such as 401 for unauthenticated, 404 for not_found, and 500 for unknown
+// and internal. Count gets the same status in the protocols gRPC and gRPC-Web.
 type Config = httplimit.AdapterConfig[*Call]
 
 // A Call is a call of a procedure of the server. It must not be changed.
@@ -36,12 +37,12 @@ type Call struct {
 	Header http.Header
 }
 
-// An Interceptor limits the calls to a Connect server. [New] makes one. Calls that the program makes as a client pass
-// through it.
+// An Interceptor limits the calls to a Connect server. [New] makes one. It does not limit the calls that the program makes
+// as a client.
 //
-// A server can use several Interceptors, for example one by address before the authentication, and one by user after
-// it. All of them charge the call. Interceptors that replace the errors of handlers should stand after it, so that Count
-// gets the code that the client gets.
+// A server can use several Interceptors, for example one that limits by address before the authentication, and one that
+// limits by user after the authentication. All of them charge the call. If other interceptors replace the errors of
+// handlers, list them after the Interceptor in [connect.WithInterceptors], so that Count gets the code that the client gets.
 type Interceptor struct {
 	adapter *httplimit.Adapter[*Call]
 }
@@ -96,8 +97,8 @@ func (i *Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conn
 	return next
 }
 
-// serve calls next if the rules grant the call of x, and returns its error; otherwise it returns the error for the
-// client.
+// serve calls next if the rules grant the call of x, and returns the error of next. If the call does not pass, serve
+// returns the error for the client.
 func (i *Interceptor) serve(x *exchange, next func(ctx context.Context) error) error {
 	x.status = 0
 	passed, err := i.adapter.Serve(&x.call, x, x.request(), func(_ *Call, r *http.Request, settle func(status int)) error {
@@ -113,10 +114,10 @@ func (i *Interceptor) serve(x *exchange, next func(ctx context.Context) error) e
 	return x.answer(err)
 }
 
-// Allow asks the limiter whether to grant req, and returns nil if it does. A handler calls it with its context, for
-// example to charge one more unit after a wrong password, and returns the error. Empty fields of req are filled in, as
-// [httplimit.Middleware.Allow] says. If no Interceptor limits the call with the context ctx, Allow fails with the code
-// internal.
+// Allow asks the limiter whether to grant req. It returns nil if the limiter grants req, and otherwise the error that the
+// handler must return. A handler calls Allow with the context of its call, for example to charge one more unit after a
+// wrong password. Empty fields of req are filled in, as [httplimit.Middleware.Allow] says. If no Interceptor limits the
+// call with the context ctx, Allow fails with the code internal.
 func (i *Interceptor) Allow(ctx context.Context, req ratelimit.Request) error {
 	x := find(ctx)
 	if x == nil {
@@ -129,9 +130,9 @@ func (i *Interceptor) Allow(ctx context.Context, req ratelimit.Request) error {
 	return nil
 }
 
-// Reserve reserves the units of req for the given term, which the handler settles later. If the error is nil, the
-// handler must end the Reservation, best by a deferred call of its method Done; otherwise it returns the error. See
-// [httplimit.Middleware.Reserve] and [Interceptor.Allow].
+// Reserve reserves the units of req. The handler settles them later, within the given term. If the error is nil, the
+// handler must end the Reservation, best by a deferred call of its method Done. Otherwise the handler must return the
+// error. See [httplimit.Middleware.Reserve] and [Interceptor.Allow].
 func (i *Interceptor) Reserve(ctx context.Context, req ratelimit.Request, term time.Duration) (*ratelimit.Reservation, error) {
 	x := find(ctx)
 	if x == nil {
@@ -149,6 +150,6 @@ func (i *Interceptor) Reserve(ctx context.Context, req ratelimit.Request, term t
 // with [ratelimit.RateLimiter.Reset].
 func (i *Interceptor) Client(addr netip.Addr) string { return i.adapter.Client(addr) }
 
-// Info returns what an Interceptor with Config.Info has decided on the call with the context ctx, for handlers. ok is
-// false if there is none.
+// Info returns what an Interceptor with Config.Info has decided on the call with the context ctx. Handlers call it. ok is
+// false if no such Interceptor has granted the call.
 func Info(ctx context.Context) (info *httplimit.Info, ok bool) { return httplimit.FromContext(ctx) }

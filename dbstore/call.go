@@ -20,17 +20,18 @@ const (
 	pardons
 )
 
-// A call is one call of a method of the Store, which needs the database.
+// A call is a call of a method of the Store, such as Take, that needs the database.
 type call struct {
 	what verb
 	asks []ratelimit.Ask
 	once ratelimit.Attempt
-	keys []string // the keys of the rows: of each ask and, for Once, of the record
+	keys []string // the key of the row of each ask; for Once, also the key of the row with the record of the request
 
 	deadline time.Time // when the caller stops waiting, by the clock of the machine
-	number   uint64    // of the transaction that the call is part of; 0 if there was none yet; guarded by line.mu
+	number   uint64    // the number of the transaction that the call is part of; 0 if there was none yet; guarded by line.mu
 
-	// The fields below are what the last attempt has decided. They are read when done is closed.
+	// The next three fields are the answer, which the last attempt has decided. The caller reads them after the channel done is
+	// closed.
 	results  []ratelimit.Result
 	replayed bool
 	err      error
@@ -39,18 +40,19 @@ type call struct {
 
 	mu    sync.Mutex
 	ended bool          // whether done is closed; guarded by mu
-	left  bool          // whether the caller has left; guarded by mu
+	left  bool          // whether the caller no longer waits for the answer; guarded by mu
 	later []func(error) // functions to call when the call has ended; guarded by mu
 }
 
-// gone reports whether the caller has left.
+// gone reports whether the caller of c no longer waits for the answer.
 func (c *call) gone() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.left
 }
 
-// end tells the caller that the fields of c are final.
+// end ends the call: it tells the caller that the answer in c is final, and calls the functions in c.later. Only the first call of
+// end has an effect.
 func (c *call) end() {
 	c.mu.Lock()
 	if c.ended {
@@ -73,8 +75,8 @@ func (c *call) fail(err error) {
 	c.end()
 }
 
-// whenEnded calls the function f once: when the call has ended, with its error, or when its time limit is over. If the call was never
-// made, f gets the given error of the caller's context.
+// whenEnded calls the function f once. When the call c ends, f gets the error of c, or nil. If the time limit of c is over before
+// that, f gets a timeout error. If c was never made, f gets ctxErr, which is the error of the caller's context.
 func (c *call) whenEnded(ctxErr error, f func(error)) {
 	var once sync.Once
 	tell := func(err error) { once.Do(func() { f(err) }) }
@@ -94,7 +96,8 @@ func (c *call) whenEnded(ctxErr error, f func(error)) {
 	tell(c.err)
 }
 
-// wait waits until the call has ended, and returns its error. It returns earlier if the context ends, or at the deadline of the call.
+// wait waits until the call c has ended, and returns the error of c, or nil. If ctx ends or the deadline of c passes before that,
+// wait returns at once, with an error that says so.
 func (s *Store) wait(ctx context.Context, c *call) error {
 	timer := time.NewTimer(time.Until(c.deadline))
 	defer timer.Stop()

@@ -15,7 +15,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/penalty"
 )
 
-// A decider decides on rows, with the engine of a MemoryStore. Between two decisions it knows no key.
+// A decider decides on the calls of a group with the code of a MemoryStore: it loads the rows of the group into the store, lets the
+// store decide, and reads the new values of the rows from the store. After that, the store forgets all keys.
 type decider struct {
 	store *ratelimit.MemoryStore
 	book  *engine.Book
@@ -36,14 +37,14 @@ var deciders = sync.Pool{New: func() any {
 	return d
 }}
 
-// A row is what a group knows about one row.
+// A row is what a group knows about one row of the database.
 type row struct {
 	key     string
 	old     []byte        // the value that the row has, as far as is known
 	seen    bool          // whether old is set
 	guessed bool          // whether old is only a guess
-	record  bool          // whether it is the record of a request with an ID
-	charge  engine.Charge // names the key of the engine; it is not used for a record
+	record  bool          // whether the row is the record of a request with an ID
+	charge  engine.Charge // the names of the row's state in the engine; not used for a record
 	used    bool          // whether a decision of the last attempt has used the row
 	broken  error         // why the value could not be loaded in the last attempt
 	new     []byte        // the value after the decisions of the last attempt
@@ -59,15 +60,15 @@ func chargeOf(a *ratelimit.Ask) engine.Charge {
 	return c
 }
 
-// A group is a set of calls that share rows, and their rows. The calls are decided in their order.
+// A group has calls that share rows, and these rows. The calls are decided one after the other, in the order of the slice calls.
 type group struct {
 	calls  []*call
 	rows   map[string]*row
 	keys   []string // the keys of the rows, sorted
-	misses int      // how many times the values were not what the decisions were made on
+	misses int      // how many attempts have failed because another process had changed a row first
 }
 
-// add adds a call to g, and its rows.
+// add adds the call c and the rows of c to g.
 func (g *group) add(c *call) {
 	g.calls = append(g.calls, c)
 	for i, key := range c.keys {
@@ -87,7 +88,8 @@ func (g *group) add(c *call) {
 	}
 }
 
-// decide decides on all calls of g, at the given time, and sets the new values of its rows.
+// decide decides on all calls of g, at the given time, and sets the new values of the rows of g. If the parameter heal is set, a state
+// that a wrong clock has written, far ahead of this time, is moved back to this time.
 func (d *decider) decide(g *group, at time.Time, heal bool) {
 	d.time = at
 	for _, r := range g.rows {
@@ -105,7 +107,7 @@ func (d *decider) decide(g *group, at time.Time, heal bool) {
 	d.book.Forget()
 }
 
-// dump sets the new value of the row r, whose state was loaded.
+// dump sets the new value of the row r to the state that the store of d has after the decisions.
 func (d *decider) dump(r *row) {
 	content, keep := d.book.Dump(&r.charge)
 	if r.new = seal(r.key, content); r.new != nil {
@@ -116,13 +118,14 @@ func (d *decider) dump(r *row) {
 	}
 }
 
-// lateness is how much later than necessary a row may be deleted, so that a small step of the clock of the database does no harm.
+// lateness is added to the time at which a row expires. So a row is not deleted too early if the clock of the database makes a small
+// step.
 const lateness = time.Minute
 
 // timeOf returns the time of an instant of the engine.
 func timeOf(at keytable.Instant) time.Time { return time.Unix(0, 0).Add(at.Duration()) }
 
-// load loads the row with this key, if that was not done before. It returns an error if its value is broken.
+// load loads the state of the row r into the store of d, unless that was done before. It returns an error if the value of r is broken.
 func (d *decider) load(r *row, heal bool) error {
 	if r.used {
 		return r.broken
@@ -140,7 +143,7 @@ func (d *decider) load(r *row, heal bool) error {
 	return r.broken
 }
 
-// run makes the call c.
+// run makes the call c on the store of d. It sets the results of c, and returns the error.
 func (d *decider) run(c *call, g *group, heal bool) (err error) {
 	ctx := context.Background()
 	if c.what == resets {
@@ -149,7 +152,7 @@ func (d *decider) run(c *call, g *group, heal bool) (err error) {
 			if r.used && r.broken == nil {
 				err = d.store.Reset(ctx, c.asks[i:i+1])
 			}
-			r.used, r.broken = true, nil // what the row has does not matter any more, even if it is broken
+			r.used, r.broken = true, nil // the old value does not matter any more, even if it is broken
 		}
 		return err
 	}

@@ -32,8 +32,9 @@ func brokenError(r *row, err error) *Error {
 // Unwrap returns [ratelimit.ErrStore] and the cause of the failure, for [errors.Is] and [errors.As].
 func (e *Error) Unwrap() []error { return []error{ratelimit.ErrStore, e.Err} }
 
-// Answered reports whether the failure concerns only this request, while the database works; see [ratelimit.Store]. That is so if a
-// row of the request has a value that no Store has written, or if the error of the Backend says so.
+// Answered reports whether the failure concerns only this request, while the database works; see [ratelimit.StoreErrorAnswered]. It
+// returns true if a row of the request has a value that no Store has written, if other processes changed a row again and again until
+// the time limit was over, or if the Answered method of the Backend's error returns true.
 func (e *Error) Answered() bool {
 	var said ratelimit.StoreErrorAnswered
 	return e.answered || errors.As(e.Err, &said) && said.Answered()
@@ -42,25 +43,25 @@ func (e *Error) Answered() bool {
 // NotDone reports whether nothing was charged. Otherwise the request may have been charged or not.
 func (e *Error) NotDone() bool { return e.notDone }
 
-// Call returns the number of the transaction that failed. Requests that shared it have the same number and count as one failure; see
-// [ratelimit.Store].
+// Call returns the number of the transaction that failed. If several requests shared the transaction, their Errors have the same
+// number and count as one failure; see [ratelimit.StoreErrorCall].
 func (e *Error) Call() uint64 { return e.call }
 
 // errorOf returns the Error for an error of the Backend in the transaction with this number.
 func errorOf(err error, number uint64) *Error {
 	e := &Error{Err: err, call: number, notDone: wasNotDone(err)}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		// The time limit of the Store has passed, not the deadline of the caller's context. So the error must not match that of
-		// the context.
+		// The time limit of the Store has passed, not the deadline of the caller's context. So the Error must not match
+		// context.DeadlineExceeded or context.Canceled.
 		e.Err = fmt.Errorf("no answer in time: %s", err.Error())
 	}
 	return e
 }
 
-// errTimeout is the cause if a caller has waited for the whole time limit.
+// errTimeout is the cause of an [Error] if the caller has waited for the whole time limit.
 var errTimeout = errors.New("no answer in time")
 
-// A leftError is the error of a caller whose context has ended while its call goes on.
+// A leftError is the error for a caller whose context has ended while the call may still go on in the database.
 type leftError struct {
 	error
 	call *call

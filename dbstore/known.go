@@ -12,27 +12,27 @@ const (
 	// knownFor is how long a Store remembers a value.
 	knownFor = 10 * time.Second
 
-	// contendedFor is how long after a miss a row counts as one that other processes change too.
+	// contendedFor is how long a row counts as contended (other processes change it, too) after another process has changed it first.
 	contendedFor = 100 * time.Millisecond
 )
 
-// A reading is what one call of the Backend has said about the time of the database.
+// A reading is what one call of the Backend has told about the time of the database.
 type reading struct {
-	db             time.Time // the time of the database, which was read at some instant between the two others
-	sent, received time.Time // by the clock of this process
+	db             time.Time // the time of the database, which was read at some instant between sent and received
+	sent, received time.Time // when the call was sent and its answer received, by the clock of this process
 }
 
 // earliest and latest return the bounds of the time that the database has when the clock of this process shows now.
 func (r *reading) earliest(now time.Time) time.Time { return r.db.Add(now.Sub(r.received)) }
 func (r *reading) latest(now time.Time) time.Time   { return r.db.Add(now.Sub(r.sent)) }
 
-// A value is the value that a row had at the time of a reading.
+// A value is what the Store remembers of one row: the value that the row had at a reading (a call of the Backend).
 type value struct {
 	bytes  []byte // nil if there was no row
 	denied bool   // whether the Store has denied a request on this value
 	reading
 
-	missed time.Time // when another process has changed the row before this one could; zero if that was never so
+	missed time.Time // when this process last found that another process had changed the row first; zero if never
 }
 
 // known has the values that rows had when they were seen last.
@@ -41,7 +41,8 @@ type known struct {
 	values map[string]value // guarded by mu
 }
 
-// get returns the value that the row with this key had last, if it is not too old at the time now.
+// get returns what was last seen of the row with this key. ok is false if nothing was seen, or if that is more than 10 s (knownFor) ago
+// at the time now.
 func (k *known) get(key string, now time.Time) (v value, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -53,7 +54,7 @@ func (k *known) get(key string, now time.Time) (v value, ok bool) {
 	return v, ok
 }
 
-// put notes the value of a row. If there is no room, it drops arbitrary values.
+// put stores v for the row with this key. If there is no room, put drops the values of arbitrary other rows.
 func (k *known) put(key string, v value) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -76,14 +77,15 @@ func (k *known) put(key string, v value) {
 	k.values[key] = v
 }
 
-// forget drops the value of a row.
+// forget drops what is known of the row with this key.
 func (k *known) forget(key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.values, key)
 }
 
-// contended reports whether another process has changed one of the rows with these keys shortly before this one could.
+// contended reports whether, within the last 100 ms (contendedFor), another process has changed one of these rows before this process
+// could change it.
 func (k *known) contended(keys []string, now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

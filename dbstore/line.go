@@ -13,17 +13,18 @@ import (
 )
 
 const (
-	maxFlights = 4       // how many transactions of a Store run at the same time
-	maxRows    = 64      // how many rows one transaction has, unless a single call has more
-	maxCalls   = 1000    // how many calls one transaction has
-	maxWaiting = 1 << 14 // how many callers of a Store wait at the same time
+	maxFlights = 4       // the largest number of transactions of a Store that run at the same time
+	maxRows    = 64      // the largest number of rows of a transaction, unless a single call has more
+	maxCalls   = 1000    // the largest number of calls that one scan of the queue takes, or that join one group
+	maxWaiting = 1 << 14 // the largest number of callers of a Store that wait at the same time
 	apartFor   = time.Second
 	maxPause   = 5 * time.Millisecond
-	pauseShare = 4 // a pause is at most so many times as long as a transaction
+	pauseShare = 4 // a pause lasts at most 4 times as long as the last transaction took
 )
 
-// A line has the calls that wait for a transaction. A transaction takes all calls whose rows no other transaction of this process has,
-// so that a call waits for at most one transaction of others, and a busy database gets few large transactions.
+// A line has the calls of a Store that wait for a transaction. When a transaction starts, it takes the waiting calls whose rows are in
+// no running transaction of this process. So calls that arrive while a transaction runs share the next one, and a busy database gets
+// few large transactions.
 type line struct {
 	store *Store
 
@@ -31,23 +32,24 @@ type line struct {
 	queue   []*call              // guarded by mu
 	waiting int                  // how many calls have not ended; guarded by mu
 	flights []*flight            // the transactions that run; guarded by mu
-	busy    map[string]struct{}  // the keys of their rows; guarded by mu
-	apart   map[string]time.Time // until when a row is changed only by transactions that have no other rows; guarded by mu
+	busy    map[string]struct{}  // the keys of the rows in the running transactions; guarded by mu
+	apart   map[string]time.Time // by the key of a row: until when the row shares no transaction with rows of other calls; guarded by mu
 
-	number atomic.Uint64 // of the transaction that was sent last
+	number atomic.Uint64 // the number of the transaction that was sent last
 	took   atomic.Int64  // how long the last transaction took
 }
 
-// A flight is a transaction, with its repetitions.
+// A flight is a transaction for one or more groups of calls that share rows. It is sent to the database again for the groups whose
+// rows another process had changed.
 type flight struct {
 	groups []*group
-	number uint64 // of the last attempt; guarded by line.mu
+	number uint64 // the number of the transaction in the last attempt; guarded by line.mu
 }
 
-// errNotMade is the error of a call that was never made, because the caller had left before.
+// errNotMade is the error of a call that was never sent to the database, because the caller had already stopped waiting for it.
 var errNotMade = errors.New("the call was not made")
 
-// add puts a call into the line.
+// add puts the call c into the queue. It returns an error if too many calls are waiting.
 func (l *line) add(c *call) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,7 +62,7 @@ func (l *line) add(c *call) error {
 	return nil
 }
 
-// late returns the error of a caller that has waited for the whole time limit.
+// late returns the error for the caller of c, who has waited for the whole time limit.
 func (l *line) late(c *call) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +72,7 @@ func (l *line) late(c *call) error {
 // lateLocked does what late does. The caller holds l.mu.
 func (l *line) lateLocked(c *call) error {
 	e := &Error{Err: errTimeout, call: c.number, notDone: c.number == 0}
-	if c.number == 0 { // the call waited for another transaction, so both failures are one
+	if c.number == 0 { // c has waited for a running transaction: with the same number, both count as one failure
 		if e.call = l.number.Load(); len(l.flights) > 0 && l.flights[0].number > 0 {
 			e.call = l.flights[0].number
 		}
@@ -78,7 +80,7 @@ func (l *line) lateLocked(c *call) error {
 	return e
 }
 
-// start starts transactions, as long as there are calls for them. The caller holds l.mu.
+// start starts transactions for the calls in the queue, until maxFlights of them run or no call can be taken. The caller holds l.mu.
 func (l *line) start() {
 	for len(l.flights) < maxFlights && len(l.queue) > 0 {
 		picked := l.pick()
@@ -96,8 +98,8 @@ func (l *line) start() {
 	}
 }
 
-// drop ends the call c, which is not in the queue any more, if it need not be made: its caller has left, or is about to leave
-// because the time limit is over. It reports whether it did so.
+// drop ends the call c if nobody needs the answer: the caller of c has stopped waiting, or the time limit of c is over. It reports
+// whether it has ended c. In that case, scan does not keep c in the queue.
 func (l *line) drop(c *call, now time.Time) bool {
 	if !c.gone() && now.Before(c.deadline) {
 		return false
@@ -107,11 +109,12 @@ func (l *line) drop(c *call, now time.Time) bool {
 	if !c.gone() {
 		err = l.lateLocked(c)
 	}
-	go c.fail(err) // in a goroutine of its own, because the caller of drop holds l.mu
+	go c.fail(err) // in a goroutine of its own: fail may call functions of others, which must not run while l.mu is held
 	return true
 }
 
-// A shunned has keys that a scan of the queue must leave alone, because a call that came earlier waits for them.
+// A shunned has the keys of the rows of those calls that a scan of the queue leaves in the queue. The scan takes no later call with
+// one of these rows, so that calls for the same row stay in order.
 type shunned map[string]struct{}
 
 func (s *shunned) add(keys []string) {
@@ -128,8 +131,8 @@ func (s shunned) has(key string) bool {
 	return ok
 }
 
-// scan removes from the queue, in order, the calls for which the function takes returns true, and returns them. It does not ask about
-// calls that share a row with an earlier call that stays. The caller holds l.mu.
+// scan goes through the queue in order. It removes and returns the calls for which the function takes returns true, at most maxCalls.
+// If a call stays in the queue, all later calls with one of its rows stay, too. The caller holds l.mu.
 func (l *line) scan(takes func(c *call) bool) (taken []*call) {
 	var shunned shunned
 	now, rest := time.Now(), l.queue[:0]
@@ -187,7 +190,7 @@ func (l *line) isApart(key string, now time.Time) bool {
 
 // groupsOf divides the calls into groups, so that no two groups have a row in common.
 func groupsOf(calls []*call) (groups []*group) {
-	first := make(map[string]int) // the place of the group that has the row with this key
+	first := make(map[string]int) // for each key, the index of the first call that has it
 	parent := make([]int, len(calls))
 	find := func(i int) int {
 		for parent[i] != i {
@@ -219,7 +222,7 @@ func groupsOf(calls []*call) (groups []*group) {
 	return groups
 }
 
-// gather adds to the groups of the flight f the waiting calls that need only rows of one of these groups.
+// gather moves calls from the queue into the flight f: it adds a call to a group of f if this group has all rows of the call.
 func (l *line) gather(f *flight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -242,7 +245,7 @@ func (l *line) gather(f *flight) {
 	})
 }
 
-// release frees the rows of the group g, which has ended, and starts the next transactions. The caller holds l.mu.
+// release lets other transactions use the rows of the group g, which has ended. The caller holds l.mu.
 func (l *line) release(g *group) {
 	for _, key := range g.keys {
 		delete(l.busy, key)
@@ -250,7 +253,7 @@ func (l *line) release(g *group) {
 	l.waiting -= len(g.calls)
 }
 
-// fly runs the flight f until all of its calls have ended, or wait again.
+// fly sends the flight f to the database, again and again, until each of its calls has ended or is back in the queue.
 func (l *line) fly(f *flight) {
 	for {
 		l.pause(f)
@@ -271,7 +274,8 @@ func (l *line) fly(f *flight) {
 	l.start()
 }
 
-// leave ends the calls of f whose callers have left, or whose time limit is over. Nothing was charged for them.
+// leave ends the calls of f whose callers have stopped waiting, or whose time limit is over, and removes these calls from f. Nothing
+// was charged for them, because no attempt has done their group yet.
 func (l *line) leave(f *flight) {
 	late := make(map[*call]error)
 	now := time.Now()
@@ -303,12 +307,13 @@ func (l *line) leave(f *flight) {
 	}
 }
 
-// errContended is the cause if other processes have changed a row again and again, for the whole time limit.
+// errContended is the cause of an [Error] if other processes have changed a row again and again, for the whole time limit.
 var errContended = errors.New("other processes have changed the row again and again, until the time limit was over")
 
-// pause waits for a random time before f is sent, if other processes change its rows too. The process that has just changed a row
-// would otherwise be the first to change it again, since it knows its value first. So it waits, and gathers callers meanwhile. One
-// that has missed its turn does not wait.
+// pause waits for a random time before f is sent, if other processes change rows of f, too. Without the pause, the process that has
+// just changed a row would usually be the first to change the row again, because it is the first to know the new value. During the
+// pause, more calls can join f. If another process was faster in an earlier attempt for a group, pause does not wait because of this
+// group.
 func (l *line) pause(f *flight) {
 	contended, now := false, l.store.now()
 	for _, g := range f.groups {
@@ -320,7 +325,7 @@ func (l *line) pause(f *flight) {
 }
 
 // attempt decides on all calls of f, and sends the new values of the rows to the database. It ends the calls of the groups that were
-// done, and removes these groups from f.
+// done, and removes these groups from f. If the time of the database is not known yet, attempt only reads the rows.
 func (l *line) attempt(f *flight) error {
 	s := l.store
 	deadline := l.send(f)
@@ -354,7 +359,7 @@ func (l *line) attempt(f *flight) error {
 	return nil
 }
 
-// send gives f the number of a new transaction, and returns the time until which the database may take.
+// send gives f and its calls the number of a new transaction. It returns the deadline by which the database must answer.
 func (l *line) send(f *flight) (deadline time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -367,13 +372,14 @@ func (l *line) send(f *flight) (deadline time.Time) {
 			}
 		}
 	}
-	if len(f.groups) > 1 { // if one group fails, there must be time left for the others
+	if len(f.groups) > 1 { // if the transaction fails, enough time must be left to try each group alone
 		deadline = deadline.Add(-time.Until(deadline) / 2)
 	}
 	return deadline
 }
 
-// finish notes what the database has answered.
+// finish stores what the database has answered in swap. It ends the calls of the groups that are done, and removes these groups from
+// f. The parameter decided is false if the transaction has only read the rows.
 func (l *line) finish(f *flight, swap []Group, read reading, decided bool) {
 	var done []*group
 	rest := f.groups[:0]
@@ -401,8 +407,9 @@ func (l *line) finish(f *flight, swap []Group, read reading, decided bool) {
 	}
 }
 
-// failed ends the calls of f, whose transaction has failed. If it had several groups and none was done, their calls wait again, each
-// group for a transaction of its own: the failure may be due to a single row.
+// failed handles the error err of the transaction of f. If f has several groups, and err says that none was done, a single row may be
+// the cause of the error. Then the calls go back into the queue, and each group gets a transaction of its own. In all other cases,
+// failed ends the calls of f with the error.
 func (l *line) failed(f *flight, err error) {
 	groups := f.groups
 	f.groups = nil

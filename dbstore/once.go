@@ -13,10 +13,11 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/packed"
 )
 
-// maxReplays is how often one grant is returned; see [ratelimit.StoreReplayer].
+// maxReplays is how many times the answer to one granted request is repeated; see [ratelimit.StoreReplayer].
 const maxReplays = 100
 
-// orderOf returns the indices of the asks in the order that a record has them: it does not depend on the order of the request.
+// orderOf returns the indices of the asks, sorted by rule, key and algorithm. A record has its answers in this order, because a
+// repeated request may have its asks in another order.
 func orderOf(asks []ratelimit.Ask) []int {
 	order := make([]int, len(asks))
 	for i := range order {
@@ -29,7 +30,7 @@ func orderOf(asks []ratelimit.Ask) []int {
 	return order
 }
 
-// recordKey returns the key of the row with the record of this request.
+// recordKey returns the key of the row that has the record of the request with this ID and these asks.
 func recordKey(once *ratelimit.Attempt, asks []ratelimit.Ask) string {
 	var text []byte
 	add := func(s string) { text = append(binary.AppendUvarint(text, uint64(len(s))), s...) }
@@ -42,14 +43,14 @@ func recordKey(once *ratelimit.Attempt, asks []ratelimit.Ask) string {
 		add(string(a.Algorithm))
 		text = binary.AppendUvarint(text, uint64(a.N)<<1)
 		if a.Shadow {
-			text[len(text)-1] |= 1 // the last byte of a number of Uvarint is below 128, and the first has the lowest bit
+			text[len(text)-1] |= 1 // set a bit in the last byte of N; the byte stays below 128, as the last byte of a Uvarint must
 		}
 	}
 	sum := sha256.Sum256(text)
 	return "o" + string(sum[:])
 }
 
-// A record is what the row of a request with an ID has: when it was granted, and the answers, in the order of orderOf.
+// A record is the content of the row of a request with an ID: when the request was granted, and the answers, sorted as orderOf says.
 type record struct {
 	at      keytable.Instant
 	ttl     time.Duration
@@ -57,7 +58,7 @@ type record struct {
 	answers []ratelimit.Result
 }
 
-// pack writes r to f, or reads it from f.
+// pack writes r to f. If f is a form for reading, pack reads r from f instead.
 func (r *record) pack(f *packed.Form) {
 	packed.Instant(f, &r.at)
 	packed.Number(f, &r.ttl, 0, time.Duration(math.MaxInt64))
@@ -78,7 +79,8 @@ func (r *record) pack(f *packed.Form) {
 	}
 }
 
-// replay answers the call c from the record in the row r, if it can.
+// replay answers the call c from the record in the row r. The result found is false if there is no record, or if the grant in the
+// record is too old or was already repeated maxReplays times.
 func (d *decider) replay(c *call, r *row) (found bool, err error) {
 	r.used = true
 	if r.new == nil || c.what != onces {
@@ -133,7 +135,7 @@ func (d *decider) record(c *call, r *row) {
 	known.seal(r)
 }
 
-// seal makes r the new value of the given row.
+// seal stores the record r as the new value of the row to.
 func (r *record) seal(to *row) {
 	f := packed.Write(nil)
 	r.pack(f)

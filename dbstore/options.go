@@ -22,9 +22,10 @@ type settings struct {
 // database: if another process changes the same row at the same time, a decision takes another round trip.
 func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
 
-// WithDenialCache makes the store deny further requests for a key that was denied without a call of the database, for as long as the
-// database would deny them, but for at most d after the value of the row was seen. The default is one second; zero turns this
-// off. It is used only where a denial changes nothing in the row.
+// WithDenialCache sets for how long the store may deny requests without a call of the database. After a request for a key was denied,
+// the store denies further requests for this key by itself, as long as the database would deny them, too. It does so for at most d
+// after it has seen the value of the row. The default is one second; zero means that every request needs the database. If a denial
+// would change the row, the request needs the database, too.
 //
 // No request is denied that the database would grant, with one exception: if another process resets or pardons the key, or gives
 // back units of the key, this process may deny requests for up to d longer. The RetryAfter of such a denial may be longer than
@@ -32,8 +33,8 @@ func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout 
 func WithDenialCache(d time.Duration) Option { return func(s *settings) { s.denials = d } }
 
 // WithClock sets the clock by which the store measures the time that has passed since the database told its time. It is for tests
-// whose Backend takes its time from the same [ratelimit.FakeClock]. With this Option, a row that is far ahead of the time of the
-// database is left as it is; without it, the store moves such a row to now, because a wrong clock has written it.
+// whose Backend takes its time from the same [ratelimit.FakeClock]. If a row has a time far ahead of the time of the database, a wrong
+// clock must have written it. Without this Option, the store moves such a row back to the present time; with this Option, it does not.
 func WithClock(c ratelimit.Clock) Option { return func(s *settings) { s.clock = c } }
 
 func newSettings(opts []Option) (settings, error) {

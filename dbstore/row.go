@@ -9,22 +9,22 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A row has a key and a value.
+// Each row of the database has a key and a value.
 //
-// The key of a state is a letter for the algorithm, the length of the rule's name, this name, and the key of the limiter. If that
-// is longer than maxKey bytes, the key is "#" and the SHA-256 of it. The key of a record of a request with an ID is "o" and a
-// SHA-256. So a row is named by all bytes of its names, and no two states have one row.
+// If the row has the state of a limiter's key, the row's key consists of a letter for the algorithm, the length of the rule's name,
+// the rule's name, and the limiter's key. If all this is longer than maxKey bytes, the row's key is "#" and the SHA-256 of it. If the
+// row is the record of a request with an ID, the row's key is "o" and a SHA-256. So two different states never share a row.
 //
-// The value is the version, what the row has to say, and the CRC-32C of the key and of all that. The key is in the sum so that a
-// value that was copied to another key is noticed.
+// The value consists of the version (one byte), the content, and a checksum: the CRC-32C of the key, the version and the content. The
+// checksum includes the key, so that a value that somebody has copied to another key is noticed.
 
-// maxKey is the length above which the names of a state are replaced by their sum.
+// maxKey is the largest length in bytes of a row's key that has the names of a state. A longer key is replaced by a SHA-256.
 const maxKey = 200
 
 // version is the first byte of each value.
 const version = 1
 
-// letters has the first byte of the key of a state by its algorithm. For states that warm up, the letter is a capital.
+// letters has, for each algorithm, the first byte of the keys of its rows. If the rule has a Warmup, the letter is a capital.
 var letters = map[ratelimit.Algorithm]byte{
 	ratelimit.AlgorithmTokenBucket: 't', ratelimit.AlgorithmLeakyBucket: 'l', ratelimit.AlgorithmFixedWindow: 'f',
 	ratelimit.AlgorithmSlidingWindowCounter: 'c', ratelimit.AlgorithmSlidingWindowLog: 'g', ratelimit.AlgorithmInFlight: 'h',

@@ -11,7 +11,7 @@ type stats struct {
 type Stats struct {
 	Decisions    uint64 // calls that needed the database
 	Transactions uint64 // calls of Backend.Swap
-	Misses       uint64 // groups of rows that had changed meanwhile, so that the Store has decided again
+	Misses       uint64 // how often another process had changed a row of a group first, so that the Store decided again
 	CacheHits    uint64 // denials without a call of the database, see WithDenialCache
 }
 

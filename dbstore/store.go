@@ -12,7 +12,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
-// maxUnits is the largest number of Requests of a rule whose rows have an entry for each unit or request.
+// maxUnits is the largest number of Requests in the Rate of a rule whose algorithm stores an entry for each unit or request in the row.
 const maxUnits = 1000
 
 // A Store is a [ratelimit.Store] that keeps its states in a database. Make one with [New], and give it to a limiter with
@@ -34,7 +34,7 @@ var (
 	_ ratelimit.StorePardoner  = (*Store)(nil)
 )
 
-// New returns a Store that keeps its rows in b. It makes no call of b. The errors of New match [ratelimit.ErrInvalidConfig].
+// New returns a Store that keeps its rows in b. New does not call b. The errors of New match [ratelimit.ErrInvalidConfig].
 func New(b Backend, opts ...Option) (*Store, error) {
 	set, err := newSettings(opts)
 	if b == nil {
@@ -48,9 +48,9 @@ func New(b Backend, opts ...Option) (*Store, error) {
 	return s, nil
 }
 
-// Supports returns nil if the store can decide with this algorithm and this rate, and otherwise why not. A
+// Supports returns nil if the store can decide with this algorithm and this rate, and otherwise an error that says why not. A
 // [ratelimit.SlidingWindowLog] and [ratelimit.AlgorithmInFlight] may have at most 1,000 Requests: their row has an entry for each unit
-// or request, and each grant writes the row anew.
+// or request, and each grant writes the whole row.
 func (s *Store) Supports(a ratelimit.Algorithm, r ratelimit.Rate) error {
 	var field *ratelimit.ConfigError
 	if err := s.Accepts(ratelimit.Ask{Algorithm: a, Rate: r}); errors.As(err, &field) {
@@ -70,7 +70,7 @@ func tooLarge(a ratelimit.Algorithm, r ratelimit.Rate) error {
 // Accepts returns nil if the store can decide on an Ask with the fields of a, and otherwise the reason why not.
 func (s *Store) Accepts(a ratelimit.Ask) error { return new(ratelimit.MemoryStore).Accepts(a) }
 
-// accepts returns the error of Take for the ask, or nil.
+// accepts returns the error with which Take refuses the ask a, or nil if the store can decide on a.
 func (s *Store) accepts(a *ratelimit.Ask) error {
 	if a.N < 0 {
 		return ratelimit.ErrInvalidCount
@@ -114,8 +114,8 @@ func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Res
 	return c.results, nil
 }
 
-// Once does what Take does, for the request that has the ID once.ID. If the same request was granted the same asks less than once.TTL
-// ago, Once takes nothing, and returns the results of that grant and true; see [ratelimit.StoreReplayer].
+// Once does what Take does, for a request with the ID once.ID. If the same request, with the same asks, was granted less than once.TTL
+// ago, Once charges nothing, and returns the results of that grant and true; see [ratelimit.StoreReplayer].
 func (s *Store) Once(ctx context.Context, once ratelimit.Attempt, asks []ratelimit.Ask) ([]ratelimit.Result, bool, error) {
 	switch {
 	case once.ID == "":
@@ -139,8 +139,9 @@ func (s *Store) Once(ctx context.Context, once ratelimit.Attempt, asks []ratelim
 	return c.results, c.replayed, nil
 }
 
-// Settle changes the charge that the Receipt of each ask names to N units; see [ratelimit.StoreSettler]. It fails with the same errors
-// as [Store.Take]; [ratelimit.ErrSettled] means that a charge by [ratelimit.AlgorithmInFlight] has ended.
+// Settle changes earlier charges. Each ask names a charge by its Receipt, and Settle changes this charge to N units; see
+// [ratelimit.StoreSettler]. It fails with the same errors as [Store.Take]. The error [ratelimit.ErrSettled] means that a charge of
+// [ratelimit.AlgorithmInFlight] has already ended.
 func (s *Store) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 	ctx, err := s.check(ctx, asks, func(a *ratelimit.Ask) error {
 		switch {
@@ -163,14 +164,14 @@ func (s *Store) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 	return err
 }
 
-// Reset deletes the states of the asks, their strikes and blocks, so that their keys count as unused. It also deletes rows that are
-// broken. It fails with the same errors as [Store.Take].
+// Reset deletes the states of the asks, so that their keys count as unused. It also forgets the denials that were counted for a
+// Penalty, and ends blocks. It deletes broken rows, too. It fails with the same errors as [Store.Take].
 func (s *Store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	return s.clear(ctx, resets, asks)
 }
 
-// Pardon ends the block of the key that each ask names, and forgets its strikes; see [ratelimit.StorePardoner]. It fails with the same
-// errors as [Store.Take].
+// Pardon ends the block of the key that each ask names, and forgets the denials of the key that were counted for the Penalty; see
+// [ratelimit.StorePardoner]. It fails with the same errors as [Store.Take].
 func (s *Store) Pardon(ctx context.Context, asks []ratelimit.Ask) error {
 	return s.clear(ctx, pardons, asks)
 }
@@ -185,15 +186,16 @@ func (s *Store) clear(ctx context.Context, what verb, asks []ratelimit.Ask) erro
 	return err
 }
 
-// forget makes the Store forget that it has denied requests for the asks.
+// forget drops what the Store remembers of the rows of the asks. So the method Denied does not deny a request for these keys until the
+// database has denied one again.
 func (s *Store) forget(asks []ratelimit.Ask) {
 	for i := range asks {
 		s.known.forget(keyOf(&asks[i]))
 	}
 }
 
-// check returns the context for a call: ctx, or a background context if ctx is nil. It returns an error if no call can be made, or if
-// the function valid returns an error for one of the asks.
+// check returns the context for a call: ctx, or a background context if ctx is nil. It returns an error if New has not made the Store,
+// if ctx has ended, or if the function valid returns an error for one of the asks.
 func (s *Store) check(ctx context.Context, asks []ratelimit.Ask, valid func(*ratelimit.Ask) error) (context.Context, error) {
 	if s == nil || s.backend == nil {
 		return nil, configError("store", "the zero value", "must be made by New")
@@ -229,7 +231,8 @@ func (s *Store) do(ctx context.Context, c *call) (*call, error) {
 	return c, s.wait(ctx, c)
 }
 
-// guess returns a time that the database has reached when the clock of this process shows now, or false if nothing is known about it.
+// guess returns a time that the database has certainly reached when the clock of this process shows now. The result known is false if
+// no call has told the time of the database yet.
 func (s *Store) guess(now time.Time) (at time.Time, known bool) {
 	r := s.time.Load()
 	if r == nil {
@@ -238,10 +241,11 @@ func (s *Store) guess(now time.Time) (at time.Time, known bool) {
 	return r.earliest(now), true
 }
 
-// learnTime notes what a call has said about the time of the database.
+// learnTime stores what a call of the Backend has told about the time of the database.
 func (s *Store) learnTime(r reading) { s.time.Store(&r) }
 
-// recall gives the rows of g the values that they had last. A row about which nothing is known is taken for a row that is not there.
+// recall fills in the values of the rows of g, as the Store has seen them last. If the Store remembers nothing of a row, recall guesses
+// that the database does not have the row.
 func (s *Store) recall(g *group, now time.Time) {
 	for key, r := range g.rows {
 		if !r.seen {
@@ -260,7 +264,7 @@ func (g *group) reads() []Change {
 	return changes
 }
 
-// changes returns the changes that the decisions of the last attempt have made.
+// changes returns the changes that the last decisions have made to the rows of g.
 func (g *group) changes() []Change {
 	changes := make([]Change, 0, len(g.keys))
 	for _, key := range g.keys {
@@ -271,7 +275,8 @@ func (g *group) changes() []Change {
 	return changes
 }
 
-// learn notes what the database has said about the rows of g.
+// learn stores the values that the rows of g now have, according to the answer of the database (swapped). The parameter decided is false
+// if the call has only read the rows. If another process had changed a row first, learn counts a miss.
 func (s *Store) learn(g *group, swapped *Group, read reading, decided bool) {
 	denied := make(map[string]bool)
 	for _, c := range g.calls {
@@ -314,8 +319,8 @@ func (s *Store) Denied(a ratelimit.Ask) (res ratelimit.Result, denied bool) {
 	}
 	d := deciders.Get().(*decider)
 	defer deciders.Put(d)
-	// It is not known exactly what time the database has. Whether to deny is decided for the latest time that it may have, and how
-	// long the caller must wait for the earliest.
+	// Only two bounds of the present time of the database are known. The request must be denied at both of them. The result is that for
+	// the earlier bound, which has the longer RetryAfter.
 	for _, at := range []time.Time{v.latest(now), v.earliest(now)} {
 		c := &call{what: takes, asks: []ratelimit.Ask{a}, keys: []string{key}}
 		g := groupsOf([]*call{c})[0]

@@ -18,8 +18,9 @@ type Config = httplimit.AdapterConfig[*echo.Context]
 
 // A Middleware limits the requests to an Echo server. [New] makes one.
 //
-// Several Middlewares can limit the same request, for example one by address before the authentication, and one by
-// user after it. Both charge the request. A request that reaches the same Middleware twice is charged once.
+// Several Middlewares can limit the same request, for example one that limits by address before the authentication, and
+// one that limits by user after it. Both charge the request. A request that reaches the same Middleware twice is charged
+// once.
 type Middleware struct {
 	adapter *httplimit.Adapter[*echo.Context]
 }
@@ -45,8 +46,9 @@ func Handler(l *ratelimit.RateLimiter) echo.MiddlewareFunc {
 }
 
 // Handler limits the requests to next. It is an [echo.MiddlewareFunc]: pass m.Handler to the method Use of an Echo or a
-// group, or to a single route. If it stands in the Echo, it also limits requests that match no route: their endpoint is
-// "unmatched". Do not pass it to Pre, which runs before Echo looks for the route: all requests would be unmatched.
+// group, or to a single route. Passed to Use of the Echo itself, it also limits requests that match no route: their endpoint
+// is "unmatched". Do not pass it to Pre: Echo runs the middlewares of Pre before it looks for the route, so all requests
+// would be "unmatched".
 func (m *Middleware) Handler(next echo.HandlerFunc) echo.HandlerFunc {
 	then := func(c *echo.Context, r *http.Request, settle func(status int)) error {
 		c.SetRequest(r)
@@ -56,9 +58,9 @@ func (m *Middleware) Handler(next echo.HandlerFunc) echo.HandlerFunc {
 		watch(c, settle)
 		err := next(c)
 		if err == nil {
-			settle(http.StatusOK) // the status of a response that the handler has not begun
+			settle(http.StatusOK) // if the handler has not begun a response, the client gets the status 200
 		}
-		return err // Echo's HTTPErrorHandler, or a middleware further out, will send the status, which settle then gets
+		return err // if err is not nil, Echo's HTTPErrorHandler or a middleware further out sends the status, and settle gets it
 	}
 	return func(c *echo.Context) error {
 		_, err := m.adapter.Serve(c, c.Response(), c.Request(), then)
@@ -66,8 +68,8 @@ func (m *Middleware) Handler(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// watch calls settle with the status of the response to c, when the status is sent. It changes the writer inside of
-// Echo's Response, because the HTTPErrorHandler, too, writes by this Response.
+// watch makes the response to c call settle with its status when the status is sent. To do so, it wraps the writer inside
+// of Echo's Response, because the HTTPErrorHandler also writes through this Response.
 func watch(c *echo.Context, settle func(status int)) {
 	if response, err := echo.UnwrapResponse(c.Response()); err == nil {
 		response.ResponseWriter = httplimit.CountStatus(response.ResponseWriter, settle)
@@ -77,13 +79,13 @@ func watch(c *echo.Context, settle func(status int)) {
 }
 
 // Allow asks the limiter whether to grant req. A handler calls it, for example to charge one more unit after a wrong
-// password. If ok is false, it has answered the request, and the handler must return err, which is nil unless
+// password. If ok is false, Allow has answered the request, and the handler must return err, which is nil unless
 // Config.Denied has returned an error. Empty fields of req are filled in, as [httplimit.Middleware.Allow] says.
 func (m *Middleware) Allow(c *echo.Context, req ratelimit.Request) (ok bool, err error) {
 	return m.adapter.Allow(c, c.Response(), c.Request(), req)
 }
 
-// Reserve reserves the units of req for the given term, which the handler settles later. If ok is false, Reserve has
+// Reserve reserves the units of req. The handler settles them later, within the given term. If ok is false, Reserve has
 // answered the request, and the handler must return err, which is nil unless Config.Denied has returned an error. If ok
 // is true, the handler must end the Reservation, best by a deferred call of its method Done. See
 // [httplimit.Middleware.Reserve].
@@ -99,7 +101,7 @@ func (m *Middleware) Client(addr netip.Addr) string { return m.adapter.Client(ad
 
 // Check returns an error that names each rule whose Endpoint no route of e has: such a rule limits nothing. Usually,
 // its Endpoint is misspelled, for example "/users/{id}" for "/users/:id". Call Check in a test, or when all routes are
-// added. If Config.Endpoint is set, it checks nothing.
+// added. If Config.Endpoint is set, Check checks nothing.
 func (m *Middleware) Check(e *echo.Echo) error { return m.adapter.Check(routes(e)) }
 
 // CheckRules returns a function that checks the rules that it gets, as [Middleware.Check] checks the rules of the
@@ -122,7 +124,8 @@ func routes(e *echo.Echo) (paths []string) {
 // unmatched is the endpoint of requests that no route matches.
 const unmatched = "unmatched"
 
-// found returns the route of c. ok is false if Echo has found none, or none with the method of the request.
+// found returns the route of c. ok is false if no route matches the path of the request, or if the routes that match the
+// path have other methods.
 func found(c *echo.Context) (route echo.RouteInfo, ok bool) {
 	route = c.RouteInfo()
 	switch {
@@ -142,14 +145,15 @@ func routeOf(c *echo.Context) string {
 	return ""
 }
 
-// Info returns what a Middleware with Config.Info has decided on the request of c. ok is false if there is none.
+// Info returns what a Middleware with Config.Info has decided on the request of c. ok is false if no such Middleware has
+// granted the request.
 func Info(c *echo.Context) (info *httplimit.Info, ok bool) {
 	return httplimit.FromContext(c.Request().Context())
 }
 
 // Pattern is a function for Config.Endpoint that returns the method and the path of the route, such as "GET
-// /users/:id". It returns only the path of a route for any method, because clients choose the method, and "unmatched"
-// if no route matches the request.
+// /users/:id". If the route is for any method, Pattern returns only the path, because clients could invent methods. If no
+// route matches the request, Pattern returns "unmatched".
 func Pattern(c *echo.Context) string {
 	switch route, ok := found(c); {
 	case !ok:

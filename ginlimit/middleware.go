@@ -18,8 +18,9 @@ type Config = httplimit.AdapterConfig[*gin.Context]
 
 // A Middleware limits the requests to a gin server. [New] makes one.
 //
-// Several Middlewares can limit the same request, for example one by address before the authentication, and one by
-// user after it. Both charge the request. A request that reaches the same Middleware twice is charged once.
+// Several Middlewares can limit the same request, for example one that limits by address before the authentication, and
+// one that limits by user after it. Both charge the request. A request that reaches the same Middleware twice is charged
+// once.
 type Middleware struct {
 	adapter *httplimit.Adapter[*gin.Context]
 }
@@ -45,7 +46,7 @@ func Handler(l *ratelimit.RateLimiter) gin.HandlerFunc {
 }
 
 // Handler returns the handler that limits requests, for the method Use of an engine or a group, or for a single
-// route. If it stands in the engine, it also limits requests that match no route: their endpoint is "unmatched".
+// route. Passed to Use of the engine itself, it also limits requests that match no route: their endpoint is "unmatched".
 func (m *Middleware) Handler() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		passed, err := m.adapter.Serve(c, c.Writer, c.Request, next)
@@ -57,8 +58,8 @@ func (m *Middleware) Handler() gin.HandlerFunc {
 }
 
 // Allow asks the limiter whether to grant req. A handler calls it, for example to charge one more unit after a wrong
-// password. If Allow returns false, it has answered the request and aborted the further handlers, and the handler
-// must return. Empty fields of req are filled in, as [httplimit.Middleware.Allow] says.
+// password. If Allow returns false, it has answered the request and has called c.Abort, so that gin calls no further
+// handlers, and the handler must return. Empty fields of req are filled in, as [httplimit.Middleware.Allow] says.
 func (m *Middleware) Allow(c *gin.Context, req ratelimit.Request) bool {
 	ok, err := m.adapter.Allow(c, c.Writer, c.Request, req)
 	if !ok {
@@ -68,9 +69,10 @@ func (m *Middleware) Allow(c *gin.Context, req ratelimit.Request) bool {
 	return ok
 }
 
-// Reserve reserves the units of req for the given term, which the handler settles later. If ok is false, Reserve has
-// answered the request and aborted the further handlers, and the handler must return. If ok is true, the handler must
-// end the Reservation, best by a deferred call of its method Done. See [httplimit.Middleware.Reserve].
+// Reserve reserves the units of req. The handler settles them later, within the given term. If ok is false, Reserve has
+// answered the request and has called c.Abort, so that gin calls no further handlers, and the handler must return. If ok
+// is true, the handler must end the Reservation, best by a deferred call of its method Done. See
+// [httplimit.Middleware.Reserve].
 func (m *Middleware) Reserve(c *gin.Context, req ratelimit.Request, term time.Duration) (units *ratelimit.Reservation, ok bool) {
 	units, ok, err := m.adapter.Reserve(c, c.Writer, c.Request, req, term)
 	if !ok {
@@ -83,7 +85,7 @@ func (m *Middleware) Reserve(c *gin.Context, req ratelimit.Request, term time.Du
 // fail passes the error err to gin, unless it is nil.
 func fail(c *gin.Context, err error) {
 	if err != nil {
-		_ = c.Error(err) // Error returns what it has stored
+		_ = c.Error(err) // the result is only the stored error, so it is dropped
 	}
 }
 
@@ -93,7 +95,7 @@ func (m *Middleware) Client(addr netip.Addr) string { return m.adapter.Client(ad
 
 // Check returns an error that names each rule whose Endpoint no route of the engine has: such a rule limits nothing.
 // Usually, its Endpoint is misspelled, for example "/users/{id}" for "/users/:id". Call Check in a test, or when all
-// routes are registered. If Config.Endpoint is set, it checks nothing.
+// routes are registered. If Config.Endpoint is set, Check checks nothing.
 func (m *Middleware) Check(engine *gin.Engine) error { return m.adapter.Check(routes(engine)) }
 
 // CheckRules returns a function that checks the rules that it gets, as [Middleware.Check] checks the rules of the
@@ -111,7 +113,8 @@ func routes(engine *gin.Engine) (paths []string) {
 	return paths
 }
 
-// Info returns what a Middleware with Config.Info has decided on the request of c. ok is false if there is none.
+// Info returns what a Middleware with Config.Info has decided on the request of c. ok is false if no such Middleware has
+// granted the request.
 func Info(c *gin.Context) (info *httplimit.Info, ok bool) {
 	return httplimit.FromContext(c.Request.Context())
 }
@@ -142,8 +145,8 @@ func SkipPaths(exact ...string) func(*gin.Context) bool {
 // Preflight is a function for Config.Skip that returns true for CORS preflight requests. See [httplimit.Preflight].
 func Preflight(c *gin.Context) bool { return httplimit.Preflight(c.Request) }
 
-// next calls the next handlers of gin with the request r. If settle is not nil, they get a writer that calls settle
-// with the status of the response.
+// next calls the next handlers of gin with the request r. If settle is not nil, the handlers get a writer that calls
+// settle with the status of the response.
 func next(c *gin.Context, r *http.Request, settle func(status int)) error {
 	c.Request = r
 	if settle == nil {
@@ -155,8 +158,8 @@ func next(c *gin.Context, r *http.Request, settle func(status int)) error {
 	c.Writer = counted
 	c.Next()
 	if !counted.Written() && len(c.Errors) > 0 {
-		// A handler has failed and not answered. A handler further out, which answers for the errors in c, will do
-		// so by this writer. If no handler does, the request stays charged.
+		// A handler has put an error into c, and has not answered. A handler further out may now answer. It writes to
+		// the variable counted, which then calls settle. If no handler answers, the request stays charged.
 		return nil
 	}
 	settle(counted.Status())

@@ -20,16 +20,18 @@ import (
 // changed after the first call, and Holds must not be copied.
 //
 // A call that fails with RESOURCE_EXHAUSTED or UNAVAILABLE and a RetryInfo in its details, such as the errors of
-// [Interceptors], begins a hold: for the RetryDelay, the client sends no further calls to the target of the connection,
-// or only to what Scope returns. A later error never shortens a hold. At its end, the calls that have waited are sent in
-// the order in which they came, at random times within a tenth of its length, but at most within one second.
+// [Interceptors], begins a hold, which lasts for the RetryDelay. During the hold, the client sends no calls to the target
+// of the connection. With Scope, a hold is only for calls with the same scope. A later error never shortens a hold. At
+// the end of a hold, the calls that have waited are sent in the order in which they came, at random times within a tenth
+// of the length of the hold, but at most within one second.
 //
 // A call fails at once with DEADLINE_EXCEEDED if its deadline would pass before it may be sent, and with
-// RESOURCE_EXHAUSTED and a RetryInfo if it would wait for longer than MaxWait. It was then not sent. A failed call is not
-// sent again: for that, the retry policy of the connection, or an interceptor outside of the Holds, is needed.
+// RESOURCE_EXHAUSTED and a RetryInfo if it would wait for longer than MaxWait. Such a call was not sent. Holds never send
+// a call twice: to retry failed calls, use the retry policy of the connection, or an interceptor outside of the Holds.
 type Holds struct {
-	// Limiter grants calls, too, after the holds. If it is nil, calls wait only if a server has asked for that. The Client
-	// and the Endpoint of its requests are the target and the scope, with a space between them.
+	// Limiter must also grant each call, after the holds have ended. If Limiter is nil, calls wait only if a server has asked
+	// for that. In the requests to the Limiter, the Client and the Endpoint are both the target of the connection, followed by
+	// a space and the scope if Scope is set.
 	Limiter *ratelimit.RateLimiter
 
 	// Scope returns the scope of a call, such as the method: a hold is for the calls to the same target that have the
@@ -43,14 +45,14 @@ type Holds struct {
 	// MaxHold only. 0 means 10 minutes.
 	MaxHold time.Duration
 
-	// Clock tells the time, and must be the clock of the Limiter. If it is nil, the clock of the machine does.
+	// Clock tells the time, and must be the clock of the Limiter. If Clock is nil, the clock of the machine tells the time.
 	Clock ratelimit.Clock
 
 	once      sync.Once
-	transport httplimit.Transport // knows the holds
+	transport httplimit.Transport // keeps the holds, and lets calls wait for their end
 }
 
-// begin fills in the transport. The first call calls it.
+// begin sets the fields of the transport. It runs once, at the first gRPC call.
 func (h *Holds) begin() {
 	t := &h.transport
 	t.Limiter, t.MaxWait, t.MaxHold, t.Clock = h.Limiter, h.MaxWait, h.MaxHold, h.Clock
@@ -82,7 +84,8 @@ func (h *Holds) Stream() grpc.StreamClientInterceptor {
 	}
 }
 
-// server returns the name of what a hold is for.
+// server returns the text that identifies the hold for a call: the target of the connection and, if Scope is set, a space
+// and the scope of the call.
 func (h *Holds) server(ctx context.Context, method string, cc *grpc.ClientConn) string {
 	if h.Scope == nil {
 		return cc.Target()
@@ -90,7 +93,8 @@ func (h *Holds) server(ctx context.Context, method string, cc *grpc.ClientConn) 
 	return cc.Target() + " " + h.Scope(ctx, fullMethod(method))
 }
 
-// do waits until a call to the server may be sent, and calls send.
+// do waits until a call to the server may be sent, and then calls send. It returns the error of send, or the error for a
+// call that was not sent.
 func (h *Holds) do(ctx context.Context, server string, send func() error) error {
 	h.once.Do(h.begin)
 	called := false
@@ -139,7 +143,8 @@ func unsent(ctx context.Context, err error) error {
 	return status.Error(codes.Internal, "not sent: "+err.Error())
 }
 
-// A heldStream is a stream of a client whose end may begin a hold.
+// A heldStream is a stream of a client. If the server ends the stream with an error that asks the client to wait, a hold
+// begins.
 type heldStream struct {
 	grpc.ClientStream
 	holds  *Holds

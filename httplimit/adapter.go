@@ -57,8 +57,8 @@ type AdapterConfig[C any] struct {
 	// [Config.Jitter].
 	Jitter float64
 
-	// HoldExtend is for rules with [ratelimit.AlgorithmInFlight]: the interval at which the time of a running request
-	// is extended. 0 means half of the shortest Rate.Per of these rules. See [Config.HoldExtend].
+	// HoldExtend is for rules with [ratelimit.AlgorithmInFlight]. At this interval, the time for which such a rule counts a
+	// running request is extended. 0 means half of the shortest Rate.Per of these rules. See [Config.HoldExtend].
 	HoldExtend time.Duration
 
 	// Info stores the [Info] of a granted request for the next handlers. See [Config.Info].
@@ -87,8 +87,9 @@ type AdapterConfig[C any] struct {
 	Log *slog.Logger
 }
 
-// An Adapter limits the requests to a web framework as a [Middleware] limits those to net/http handlers. It is what
-// packages such as ginlimit consist of; programs use these packages. [NewAdapter] makes one for another framework.
+// An Adapter limits the requests to a web framework as a [Middleware] limits the requests to net/http handlers. Packages
+// such as ginlimit are thin layers around an Adapter, and programs use these packages. For a framework without such a
+// package, make an Adapter with [NewAdapter].
 type Adapter[C any] struct {
 	m      *Middleware
 	config AdapterConfig[C]
@@ -103,7 +104,8 @@ func NewAdapter[C any](l *ratelimit.RateLimiter, c AdapterConfig[C], route func(
 		Proxies: c.Proxies, IPv6Bits: c.IPv6Bits, SkipNetworks: c.SkipNetworks, BusyRetry: c.BusyRetry, Jitter: c.Jitter,
 		HoldExtend: c.HoldExtend, Info: c.Info, Headers: c.Headers, ShowShared: c.ShowShared, Log: c.Log,
 	}
-	// Of these functions, the Middleware only looks at whether they are set: it calls those of a call.
+	// The Middleware only checks whether these three functions are set. It never calls them: for each request, it calls the
+	// functions of c, through the methods of a value of the type call.
 	if c.Endpoint != nil {
 		inner.Endpoint = Fixed(unmatched)
 	}
@@ -121,14 +123,14 @@ func NewAdapter[C any](l *ratelimit.RateLimiter, c AdapterConfig[C], route func(
 }
 
 // A Next calls the next handlers of a framework, and returns their error. r is the request, with a context that has the
-// Info if AdapterConfig.Info is set. If settle is not nil, AdapterConfig.Count waits for the status of the response: the
-// Next must call settle with this status before the client gets it, for example by a writer that [CountStatus] returns.
-// Only the first call has an effect. If the Next panics, the Adapter calls settle with 500. If nobody calls settle, the
-// request stays charged.
+// Info if AdapterConfig.Info is set. If settle is not nil, AdapterConfig.Count needs the status of the response: the Next
+// must call settle with the status before the client gets the response, for example by a writer that [CountStatus]
+// returns. Only the first call of settle has an effect. If the Next panics, the Adapter calls settle with 500. If settle
+// is never called, the request stays charged.
 type Next[C any] func(c C, r *http.Request, settle func(status int)) error
 
-// Serve limits the request r, to which a handler would respond by w. If the rules grant it, Serve calls next and returns
-// its error. Otherwise it answers the request, and returns the error of AdapterConfig.Denied. The result passed reports
+// Serve limits the request r, whose response is written to w. If the rules grant r, Serve calls next and returns the error
+// of next. Otherwise Serve answers the request, and returns the error of AdapterConfig.Denied. The result passed reports
 // whether Serve has called next.
 func (a *Adapter[C]) Serve(c C, w http.ResponseWriter, r *http.Request, next Next[C]) (passed bool, err error) {
 	x := &call[C]{a: a, c: c, handlers: next}
@@ -177,7 +179,8 @@ func (a *Adapter[C]) CheckRules(routes func() []string) func(rules []ratelimit.R
 	}
 }
 
-// Check checks the rules of the limiter against the paths of these routes, as the function that CheckRules returns.
+// Check makes the check of [Adapter.CheckRules] for the present rules of the limiter. The parameter routes has the paths of
+// the routes.
 func (a *Adapter[C]) Check(routes []string) error {
 	return a.CheckRules(func() []string { return routes })(a.m.limiter.Rules())
 }

@@ -15,42 +15,42 @@ import (
 
 // An Adaptive lowers the rate at which a [Transport] sends requests to a server while the server denies some of them,
 // and raises it again: the rate falls by half, and rises in steps of a hundredth of Max. It finds a rate that the server
-// accepts without knowing the server's limit. Each target of a hold has a rate of its own, which begins at Max: the
-// origin, or with [Transport.Scope] each of its scopes.
+// accepts without knowing the server's limit. Each target has a rate of its own, which begins at Max. A target is the
+// origin of a server or, with [Transport.Scope], one scope of an origin.
 //
 // A response with the status 429 or 503 is a denial. The rate falls at most once for all requests that were sent before
 // it fell. A response with a status below 500, other than 429, raises the rate, but at most once in a hundredth of Recover.
 // Other responses and errors change nothing. So
 //
 //   - in any time of length d, the Transport sends at most Max.Burst + d·Max.Requests/Max.Per requests to a target;
-//   - after n denials, each of a request that was sent after the one before had been denied, the rate is at most Max/2ⁿ
-//     or Min, whichever is higher;
-//   - during a time d without denials, the rate rises by at most d/Recover of Max and one step, and it is Max again after
-//     100 successes that are at least Recover/100 apart.
+//   - after n denials, each of a request that was sent after the previous denial, the rate is at most Max/2ⁿ or Min,
+//     whichever is higher;
+//   - during a time d without denials, the rate rises by at most Max·d/Recover and one step. It is Max again after 100
+//     successes that are at least Recover/100 apart.
 //
 // A Transport keeps the rates of at most 1,024 targets. A further target takes the place of the one that was used least
-// recently. If that one is used again, it begins anew: with the rate Max, and with all of Max.Burst.
+// recently. If the dropped target is used again, it starts again with the rate Max, and with all of Max.Burst.
 type Adaptive struct {
 	// Max is the highest rate. Its Burst is how many requests may be sent at once; 0 means 1. Its Per is at most 24 hours.
 	Max ratelimit.Rate
 
-	// Min is the lowest rate. It is at least a hundredth of Max, which is also its default.
+	// Min is the lowest rate. It must be at least a hundredth of Max. The zero Rate means a hundredth of Max.
 	Min ratelimit.Rate
 
 	// Recover is the time in which the rate can rise from 0 to Max. 0 means a minute.
 	Recover time.Duration
 }
 
-// full is the level of a pace at the rate Max: levels are hundredths of Max.
+// full is the level of the rate Max. A level is a rate in hundredths of Max.
 const full = 100
 
-// The limits of Adaptive.Max, at which each of its hundredths is a valid rate.
+// The limits of Adaptive.Max. They are so low that each multiple of a hundredth of Max is a valid rate.
 const (
 	maxAdaptivePer      = 24 * time.Hour
 	maxAdaptiveRequests = 1 << 24
 )
 
-// problems returns an error for each invalid field.
+// problems returns an error for each invalid field of a.
 func (a *Adaptive) problems() (problems []error) {
 	switch err := a.Max.Validate(); {
 	case err != nil:
@@ -98,7 +98,7 @@ func compare(a, b ratelimit.Rate) int {
 	return -1
 }
 
-// at returns the rate of a level.
+// at returns the rate of a level, which is a number of hundredths of Max.
 func (a *Adaptive) at(level int) ratelimit.Rate {
 	return ratelimit.Rate{Requests: a.Max.Requests * level, Per: a.Max.Per * full, Burst: max(a.Max.Burst, 1)}
 }
@@ -111,14 +111,14 @@ type pace struct {
 	mu     sync.Mutex
 	level  int              // hundredths of Max; guarded by mu
 	falls  uint64           // how often the level has fallen; guarded by mu
-	raised keytable.Instant // when the level has risen last; guarded by mu
+	raised keytable.Instant // when the level last rose or fell; at first, when the pace was made; guarded by mu
 }
 
 // paces are the paces of a Transport.
 type paces struct {
 	mu    sync.Mutex
-	byKey map[string]*list.Element // by the key of the target, at most maxHolds; guarded by mu
-	all   list.List                // of *pace, the one that was used last at the end; guarded by mu
+	byKey map[string]*list.Element // the elements of the list all, by the key of the target; at most maxHolds; guarded by mu
+	all   list.List                // each *pace, in the order of their last use, the most recent at the end; guarded by mu
 }
 
 // pace returns the pace of the target, or nil if t.Adaptive is nil.
@@ -155,7 +155,7 @@ func (t *Transport) pace(to target) *pace {
 // wait waits until the pace grants a request.
 func (p *pace) wait(ctx context.Context) (ratelimit.Result, error) { return p.bucket.Wait(ctx, "", 1) }
 
-// fallen returns how often the pace has fallen. A nil pace has not fallen.
+// fallen returns how often the level of p has fallen. It returns 0 for a nil pace.
 func (p *pace) fallen() uint64 {
 	if p == nil {
 		return 0
@@ -185,8 +185,8 @@ func outcomeOf(status int) outcome {
 	return neutral
 }
 
-// learn changes the rate after a response. The parameter falls is how often the pace had fallen when its request was
-// sent.
+// learn changes the rate of p after a response with the outcome o. The parameter falls is how often the level of p had
+// fallen when the request was sent. A denial changes nothing if the level has fallen since then.
 func (t *Transport) learn(p *pace, falls uint64, o outcome) {
 	if p == nil || o == neutral {
 		return

@@ -159,7 +159,7 @@ func New(l *ratelimit.RateLimiter, c Config) (*Middleware, error) {
 	if c.BusyRetry < 0 {
 		problems = append(problems, wrong("busyRetry", c.BusyRetry, "must be above 0, or 0 for a second"))
 	}
-	if !(c.Jitter >= 0 && c.Jitter <= 1) { // NaN is not in the range either
+	if !(c.Jitter >= 0 && c.Jitter <= 1) { // because of the negation, this is also true for NaN
 		problems = append(problems, wrong("jitter", c.Jitter, "must be from 0 to 1, such as 0.1 for a tenth"))
 	}
 	if c.Count != nil && l != nil {

@@ -100,10 +100,10 @@ func (s *settlement) settle(status int) {
 	}
 }
 
-// CountStatus returns a ResponseWriter that passes all calls to w, and calls settle with the status of the response
-// before the client gets it: at the first final status, or with 101 when a handler has taken the connection over. It
-// has each of the methods Flush, Hijack and ReadFrom only if w has it. An adapter that gets settle in its [Next] can
-// give this writer to the handlers of its framework, if the framework sends the status when it is set.
+// CountStatus returns a ResponseWriter that passes all calls to w. It calls settle with the final status of the response
+// before the client gets the status, or with 101 when a handler takes the connection over. The ResponseWriter has each of
+// the methods Flush, Hijack and ReadFrom only if w has the same method. CountStatus is for an adapter that gets settle in
+// its [Next], and whose framework sends the status as soon as a handler sets it.
 func CountStatus(w http.ResponseWriter, settle func(status int)) http.ResponseWriter {
 	c := &countedWriter{ResponseWriter: w, report: settle}
 	return c.like(w)

@@ -17,8 +17,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// The page of Debug and its style sheet. A program that does not call Debug contains neither these texts nor the package
-// html/template: the linker can leave them out, because no variable of this package is made from them when a program starts.
+// The page of Debug and its style sheet. Only Debug uses these texts and the package html/template. So the linker can
+// leave them out of a program that does not call Debug.
 var (
 	//go:embed debug.html
 	debugHTML string
@@ -192,7 +192,7 @@ func shortText(d time.Duration) string {
 // timeText returns the text of a time, in UTC.
 func timeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// plural returns its second argument, the singular of a word, if n is 1, and otherwise its third, the plural.
+// plural returns the parameter one (the singular of a word) if n is 1, and otherwise the parameter many (the plural).
 func plural(n int, one, many string) string {
 	if n == 1 {
 		return one

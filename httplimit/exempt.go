@@ -23,10 +23,9 @@ func (m *Middleware) skips(addr netip.Addr, doubted bool) bool {
 	return false
 }
 
-// context returns the context with which to ask the limiter about the request. If the address of the request may
-// belong to a proxy that is not trusted, this is a context of the type Doubt, which is also the second result:
-// with it, no Override exempts the request by its address. Otherwise it is ctx, the request's own context, and
-// the second result is nil.
+// context returns the context with which to ask the limiter about the request. Usually this is ctx, the request's own
+// context, and the second result is nil. But if the address of the request may belong to a proxy that is not
+// trusted, both results are the same Doubt: a context with which no Override exempts the request by its address.
 func (v *visit) context(ctx context.Context) (_ context.Context, doubt *override.Doubt) {
 	req := &v.info.Request
 	return override.InDoubt(ctx, v.doubtful, req.IP, req.Client, addressPrefix+v.doubtful)

@@ -80,7 +80,7 @@ type shownRule struct {
 }
 
 // next returns a time after which the rule has more units left than now, if no request comes. If the rule denied,
-// this is RetryAfter. The result ok is false if the rule has all its units left, or if the time is not known.
+// next returns RetryAfter. The result ok is false if the rule has all its units left, or if the time is not known.
 func (s *shownRule) next() (d time.Duration, ok bool) {
 	switch {
 	case s.holds: // the rule limits how many requests run at once, and nobody knows when a running request ends
@@ -272,9 +272,9 @@ func split(text string, separator byte) (parts []string) {
 	return append(parts, strings.Trim(text[from:], " \t"))
 }
 
-// legacy sets the X-RateLimit fields. For a denial, they show the first rule that denied. For a grant, they
-// show the rule with the fewest units left, but legacy leaves them as they are if another Middleware has
-// already set them to as few units or fewer.
+// legacy sets the X-RateLimit fields. For a denial, the fields show the first rule that denied. For a grant,
+// they show the rule with the fewest units left. But if another Middleware has already set the fields, and
+// they show as few units or fewer, legacy does not change them for a grant.
 func (v *visit) legacy(shown []shownRule, epoch bool) {
 	for i := range shown {
 		s := &shown[i]

@@ -37,7 +37,7 @@ type holds struct {
 // A queued is a request that waits for the end of a hold.
 type queued struct {
 	number uint64  // the number of the request, counted from 1 in the order in which the requests came
-	part   float64 // after the hold, the place among all that wait: from 0 (sent at once) to 1 (sent last); -1 before
+	part   float64 // after the hold: from 0 (this request is sent at once) to 1 (it is sent last); -1 during the hold
 }
 
 // A watcher is a request that waits for the Limiter. When a hold of the request's host begins, the function
@@ -64,9 +64,9 @@ func (h *holds) find(host string) (ends keytable.Instant, length time.Duration) 
 	return 0, 0
 }
 
-// watch stores the function stop, which is called when a hold begins, a time without requests to host. The
-// caller calls leave to remove stop again. If host already has a hold, watch stores nothing: the result held
-// is true, and leave is nil.
+// watch stores the function stop, which is called when a hold of host begins (a time without requests to
+// host). The caller calls leave to remove stop again. If host already has a hold, watch stores nothing: the
+// result held is true, and leave is nil.
 func (h *holds) watch(host string, now keytable.Instant, stop func()) (leave func(), held bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -192,8 +192,8 @@ func (e *endHeap) Push(x any) {
 	*e = append(*e, at)
 }
 
-// Pop panics. It is never called, because a hold is never taken off the heap, but replaced by another
-// one.
+// Pop panics. The interface [heap.Interface] needs it, but nothing calls it: a hold stays in the heap until
+// another hold replaces it.
 func (e *endHeap) Pop() any { panic("httplimit: no hold is popped") }
 
 // deniedHold is how long no requests are sent to a server after its response with the status 429, if that
@@ -251,8 +251,8 @@ func (t *Transport) resetIn(h http.Header) time.Duration {
 	return time.Duration(reset) * time.Second
 }
 
-// dateOf returns the Date in the header of a response. If it is missing or invalid, dateOf returns the time
-// of the Transport's clock.
+// dateOf returns the Date in the header of a response. If the Date is missing or invalid, dateOf returns the
+// time of the Transport's clock.
 func (t *Transport) dateOf(h http.Header) time.Time {
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		return date

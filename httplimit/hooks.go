@@ -7,7 +7,7 @@ import (
 )
 
 // hooks are what a Middleware calls outside of this package for one request: the functions of a Config, and the next
-// handlers. A handler has them for net/http, and a call for other web frameworks.
+// handlers. The type handler implements hooks for net/http, and the type call for other web frameworks.
 type hooks interface {
 	// skip reports whether the request is not limited: see Config.Skip.
 	skip(r *http.Request) bool
@@ -78,5 +78,5 @@ func (h *handler) next(w http.ResponseWriter, r *http.Request, s *settlement) {
 		return
 	}
 	h.inner.ServeHTTP(CountStatus(w, s.settle), r)
-	s.settle(http.StatusOK) // the status of a response that the handler has not begun
+	s.settle(http.StatusOK) // if the handler has not begun a response, the client gets the status 200
 }

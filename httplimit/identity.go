@@ -30,7 +30,7 @@ func (p Proxies) Addr(peer netip.Addr, values []string) netip.Addr {
 
 // Lookup returns the address that [Proxies.Addr] returns. The result told is true if a trusted proxy has sent
 // this address in the forwarding header. If told is false but the request has a header of proxies, the address
-// may belong to a proxy that p does not trust, so no request should be exempt from limits because of it.
+// may belong to a proxy that p does not trust, so this address should not exempt any request from limits.
 func (p Proxies) Lookup(peer netip.Addr, values []string) (addr netip.Addr, told bool) {
 	return p.client(normal(peer), !peer.IsValid(), values)
 }

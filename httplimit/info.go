@@ -38,9 +38,9 @@ type Info struct {
 	violated *string       // the names of the visible rules that denied, as JSON strings with commas; nil for a grant
 }
 
-// Wait returns the time after which the client of a denied request is told to come again, before it is rounded up to
-// the seconds of Retry-After. It is long enough for the Middlewares further out, too, and lengthened by
-// [Config.Jitter]. It is [ratelimit.Never] if no wait is long enough, and 0 if the request was granted.
+// Wait returns for how long the client of a denied request is told to wait. Retry-After has the same time, rounded up to
+// seconds. The time is long enough for the Middlewares further out, too, and includes what [Config.Jitter] adds. It is
+// [ratelimit.Never] if no wait is long enough, and 0 if the request was granted.
 func (i *Info) Wait() time.Duration { return i.wait }
 
 // Violated returns the names of the rules that denied the request, except those that are hidden from clients, in the

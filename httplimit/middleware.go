@@ -28,7 +28,7 @@ type Middleware struct {
 	shown      atomic.Pointer[policies]
 	checked    checked
 	counting   atomic.Int64  // number of requests now running whose units may be given back by Config.Count
-	unasked    atomic.Uint64 // how often rules had not applied to requests without their unit, as warnOfUnits found last time
+	unasked    atomic.Uint64 // how often a rule had skipped a request that lacked the unit of the rule, when warnOfUnits ran last
 	logs       logs
 }
 
@@ -86,7 +86,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	return h
 }
 
-// limit calls the next handlers by x if the rules grant r, and answers r otherwise.
+// limit calls the next handlers, with x.next, if the rules grant r. Otherwise it answers r.
 func (m *Middleware) limit(x hooks, w http.ResponseWriter, r *http.Request) {
 	if x.skip(r) {
 		x.next(w, r, nil)
@@ -158,8 +158,8 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, v *visit, uni
 	}
 }
 
-// copyBack copies two fields from inner to r. The server has made r, and inner is a copy of r, whose
-// fields the handlers may have set.
+// copyBack copies two fields from inner to r. The server has made r. The handlers got inner, which is a
+// copy of r, and may have set these fields in the copy.
 func copyBack(r, inner *http.Request) {
 	if inner.MultipartForm != nil {
 		r.MultipartForm = inner.MultipartForm // the server removes only the temporary files of r, the request that it has made
@@ -168,9 +168,10 @@ func copyBack(r, inner *http.Request) {
 }
 
 // compare logs a warning, once, if a router inside the next handler has found another route than the endpoint by
-// which the request was limited. Without [Config.Endpoint], it warns if the endpoint is "unmatched", or if a rule has
-// the route as its Endpoint, because this rule has not limited the request. With [Config.Endpoint], an endpoint may be
-// a name that is no route, so compare warns only if the endpoint is "unmatched" and a rule has the route.
+// which the request was limited. It warns in two cases. The first case is that the endpoint is "unmatched", and
+// [Config.Endpoint] is nil. The second case is that a rule has the route as its Endpoint: this rule has not limited
+// the request. If [Config.Endpoint] is set, an endpoint may be a name that is no route. Then compare warns only if the
+// endpoint is "unmatched" and a rule has the route.
 func (m *Middleware) compare(endpoint, route string) {
 	own := m.config.Endpoint != nil
 	switch {
@@ -210,7 +211,7 @@ func (m *Middleware) allow(x hooks, w http.ResponseWriter, r *http.Request, req 
 	return verdict != answered
 }
 
-// Reserve reserves the units of req, which the handler settles later. A handler calls it, for example to reserve the
+// Reserve reserves the units of req. The handler settles them later. A handler calls Reserve, for example, to reserve the
 // highest cost that its answer may have. If ok is false, Reserve has answered the request, as [Middleware.Allow]
 // does, and the handler must return. If ok is true, the handler must end the Reservation, by a call of
 // [ratelimit.Reservation.Done] or of a method that settles how many units were used. The call should be deferred, so

@@ -50,7 +50,7 @@ type span struct {
 	limit  int           // the most units that can be granted at once
 	item   string        // what RateLimit-Policy says of a rule with this rate; not used if the Result has another Limit
 
-	calendar string // the Window of the rate if it is a calendar, whose windows differ in length; window and item are then not used
+	calendar string // the Window of the rate if its windows differ in length, as months do; window and item are then not used
 }
 
 // policies returns the policies of the current rules: the texts that describe them to clients. It makes
@@ -281,7 +281,8 @@ func (s *span) appendPolicy(text []byte, p *policy, limit int) []byte {
 	return text
 }
 
-// seconds returns the length of the window, or of the window of a calendar that contains the time of the machine, in seconds, rounded up.
+// seconds returns the length of the window in seconds, rounded up. The windows of a calendar differ in length, so seconds then takes
+// the window that contains the present time of the machine.
 func (s *span) seconds() int64 {
 	if s.calendar == "" {
 		return s.window

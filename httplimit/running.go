@@ -13,9 +13,10 @@ import (
 // with the same ID is granted without a new charge, so the retry would run without being counted by the rule.
 var errHeldID = wrong("id", "set", "must be empty beside a rule with the algorithm InFlight: a retry would run without being counted")
 
-// hold makes the rules that limit how many requests run at once count a request for as long as it runs. Without hold,
-// such a rule would count the request only for the time Rate.Per; the parameter per is the shortest Per of these rules.
-// The parameter units is the reservation of the request. The caller must call end when the request has ended.
+// Some rules limit how many requests run at once. The method hold makes these rules count a request until it ends.
+// Without hold, such a rule would count the request only for the time Rate.Per; the parameter per is the shortest Per of
+// these rules. The parameter units is the reservation of the request. The caller must call end when the request has
+// ended.
 func (m *Middleware) hold(units *ratelimit.Reservation, per time.Duration) (end func()) {
 	return running.Keep(units, m.config.HoldExtend, per, ratelimit.ErrSettled, m.settleFailed)
 }

@@ -64,9 +64,10 @@ type Transport struct {
 	// Endpoint of the Limiter's request are both the origin of the server. The function must not read the body.
 	Request func(*http.Request) ratelimit.Request
 
-	// Scope returns the scope of a request. A response starts a hold for the requests to the same origin that have
-	// the same scope as its own request, so that one endpoint or one tenant does not hold the others. See [PathScope]
-	// and [HeaderScope]. If Scope is nil, a hold is for all requests to the origin. The function must not read the body.
+	// Scope returns the scope of a request, such as its path. If the response to a request starts a hold, the hold is
+	// only for requests to the same origin with the same scope. So if one endpoint or one tenant is denied, the others do
+	// not wait. See [PathScope] and [HeaderScope]. If Scope is nil, a hold is for all requests to the origin. The
+	// function must not read the body.
 	Scope func(*http.Request) string
 
 	// Adaptive lowers the rate of requests to a server that denies some of them. If it is nil, only holds and the
@@ -200,11 +201,13 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// Do waits until a request to the given server may be sent, and calls send, which sends it by another protocol than
-// HTTP. If the server has asked clients to wait, send returns for how long: it is a hold for all calls of Do with the same
-// server, but for MaxHold at most, and for Adaptive a denial. The name of a server is any text; it is also the Client
-// and the Endpoint for the Limiter. Base, Request and Scope are not used. Do returns the error of send, or an error as
-// RoundTrip does, which means that it has not called send.
+// Do is for protocols other than HTTP. It waits until a request to the given server may be sent, and then calls send, which
+// sends the request. If the server answers that clients should wait, send returns for how long. This wait begins a hold, at
+// most MaxHold long, for all calls of Do with the same server, and counts as a denial for Adaptive. The name of a server is
+// any text. The Limiter gets this name as the Client and as the Endpoint. Do does not use Base, Request and Scope.
+//
+// Do returns the error of send. If the request may not be sent, Do does not call send, and returns an error as RoundTrip
+// does.
 func (t *Transport) Do(ctx context.Context, server string, send func() (wait time.Duration, err error)) error {
 	t.once.Do(t.begin)
 	if t.invalid != nil {
@@ -245,7 +248,7 @@ func (t *Transport) hold(to target, d time.Duration) {
 // A target is where a request is sent to.
 type target struct {
 	host string // the origin of the server
-	key  string // the origin, and after a space the scope, if Transport.Scope is set: the requests that a hold is for
+	key  string // which requests share a hold: the origin and, if Transport.Scope is set, a space and the scope
 }
 
 // targetOf returns the target of the request r.
@@ -423,14 +426,14 @@ func (t *Transport) within(ctx context.Context, left time.Duration) (context.Con
 	if t.time.Machine() {
 		ctx, stop = context.WithTimeout(ctx, max(left, leastPatience))
 	} else if at := t.Clock.Now().Add(left); at.Before(deadline) {
-		deadline = at // this may be in the past of the machine's clock, but the Limiter compares it with its own clock
+		deadline = at // the machine's clock may already be later than at, but the Limiter compares at with its own clock
 	}
 	return &bound{ctx, deadline}, stop
 }
 
-// A bound is a context with a deadline of its own, at which it does not end: it ends when the context inside it ends.
-// The Limiter compares this deadline with the wait of a request, and refuses the request at once if the wait would end
-// later.
+// A bound is a context that reports a deadline, but does not end at that deadline: it ends when the context inside it
+// ends. The Limiter compares the deadline with the wait of a request, and refuses the request at once if the wait would
+// end after the deadline.
 type bound struct {
 	context.Context
 	deadline time.Time

@@ -17,10 +17,10 @@
 //
 // # Pieces
 //
-// A piece has at most 64 KiB. If the limiter never grants a piece because it is larger than the limit (wait
-// returns an error that matches [ratelimit.ErrExceedsLimit]), the piece is halved, until it has one byte. After 64
-// granted pieces in a row, the size of the pieces is doubled again. So the pieces follow a limit that changes at
-// any time. Choose a burst of some kilobytes or more: with a smaller burst, the bytes are read and written in many
+// A piece has at most 64 KiB. A piece that is larger than the limit is never granted: wait returns an error that
+// matches [ratelimit.ErrExceedsLimit]. The piece is then halved, if necessary several times, down to one byte. After 64
+// granted pieces in a row, the size of the pieces is doubled again. So the size of the pieces adapts when the limit
+// changes. Choose a burst of some kilobytes or more: with a smaller burst, the bytes are read and written in many
 // short pieces.
 package iolimit
 
@@ -42,12 +42,12 @@ const (
 type Reader struct {
 	pace
 	r      io.Reader
-	failed error // the error of r.Read; Read returns it when the limiter has granted the bytes that came together with it
+	failed error // the error of the last r.Read; Read returns this error after the limiter has granted the bytes of that r.Read
 }
 
-// NewReader returns a Reader that reads from r. It charges bytes after it has read them, because it
-// cannot know earlier how many there will be. The function wait must return nil when n bytes may pass,
-// and an error when they may not. If ctx ends while a Read waits, the Read returns the error of ctx.
+// NewReader returns a Reader that reads from r. The Reader charges bytes after it has read them, because
+// only then it knows how many they are. The function wait must return nil when n bytes may pass, and an
+// error when they may not. If ctx ends while a Read waits, the Read returns the error of ctx.
 //
 // NewReader panics if r or wait is nil.
 func NewReader(ctx context.Context, r io.Reader, wait func(ctx context.Context, n int) error) *Reader {

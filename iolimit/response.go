@@ -17,8 +17,8 @@ import (
 // limiter.
 //
 // The WriteTimeout of an [http.Server] includes the time for which a response waits for the limiter. After
-// the WriteTimeout, the client gets no more bytes. Set it to 0, or let the handler set a later deadline
-// with [http.ResponseController.SetWriteDeadline].
+// the WriteTimeout, the client gets no more bytes. Set the WriteTimeout to 0, or let the handler set a later
+// deadline with [http.ResponseController.SetWriteDeadline].
 //
 // ResponseWriter panics if w or wait is nil.
 func ResponseWriter(ctx context.Context, w http.ResponseWriter, wait func(ctx context.Context, n int) error) http.ResponseWriter {

@@ -16,11 +16,11 @@ import (
 	"github.com/ratelimit-go/ratelimit/dbstore"
 )
 
-// mode is how all statements are sent, whatever the pool prefers: without a prepared statement that must be there in the next
-// transaction too, so that poolers of connections work.
+// mode is how all statements are sent, whatever the configuration of the pool says. In this mode, no statement needs a prepared statement
+// of an earlier transaction. So the Store also works with a connection pooler, which may use another connection for each transaction.
 const mode = pgx.QueryExecModeCacheDescribe
 
-// The ops of a row, see schema.
+// The operations (ops) on a row that the SQL functions know. The comment of the constant schema explains them.
 const (
 	opRead = iota
 	opCompare
@@ -47,7 +47,7 @@ func newBackend(pool *pgxpool.Pool, set *settings) *backend {
 	}
 }
 
-// opOf returns the op for a change.
+// opOf returns the operation for the row of the change c.
 func opOf(c *dbstore.Change) int {
 	switch {
 	case c.Read:
@@ -62,7 +62,7 @@ func opOf(c *dbstore.Change) int {
 	return opUpdate
 }
 
-// Swap does what [dbstore.Backend] says, by one statement.
+// Swap does what [dbstore.Backend] says, by one statement. It may send the statement a second time.
 func (b *backend) Swap(ctx context.Context, now time.Time, groups []dbstore.Group) (at time.Time, err error) {
 	for again := true; ; again = false {
 		conn, err := b.pool.Acquire(ctx)
@@ -82,7 +82,7 @@ func (b *backend) Swap(ctx context.Context, now time.Time, groups []dbstore.Grou
 		switch {
 		case err == nil:
 			return at.UTC(), nil
-		case code == codeLate && again: // read the values, at a time for which nothing has been decided
+		case code == codeLate && again: // the decisions have come too late: now only read the values
 			now = time.Time{}
 			for i := range groups {
 				for j := range groups[i].Changes {
@@ -111,7 +111,7 @@ func waitOf(ctx context.Context) int {
 	return max(int((left-left/4)/time.Millisecond), 1)
 }
 
-// guessOf returns the parameter for the time of a decision: nil if there is none.
+// guessOf returns the parameter guess of the SQL functions: the time for which the Store has made its decisions, or nil if now is zero.
 func guessOf(now time.Time) *time.Time {
 	if now.IsZero() {
 		return nil
@@ -119,7 +119,7 @@ func guessOf(now time.Time) *time.Time {
 	return &now
 }
 
-// untilOf returns the parameter for the time when a row expires.
+// untilOf returns the parameter until of the SQL functions: the time at which the new row expires, or nil if c writes no row.
 func untilOf(c *dbstore.Change) *time.Time {
 	if c.New == nil || c.Expires.IsZero() {
 		return nil
@@ -134,7 +134,7 @@ func (b *backend) putOne(ctx context.Context, conn *pgxpool.Conn, now time.Time,
 	return at, err
 }
 
-// A place is where a row is in the groups.
+// A place says where a Change is: the index of its group, and its index in that group.
 type place struct{ group, change int }
 
 func (b *backend) swapAll(ctx context.Context, conn *pgxpool.Conn, now time.Time, groups []dbstore.Group) (at time.Time, err error) {
@@ -180,7 +180,7 @@ func (b *backend) swapAll(ctx context.Context, conn *pgxpool.Conn, now time.Time
 	return at, nil
 }
 
-// probe writes a row, and deletes it again.
+// probe writes a row and deletes it again, to find out whether the Store can work.
 func (b *backend) probe(ctx context.Context) error {
 	key := append([]byte("!"), make([]byte, 16)...)
 	_, _ = rand.Read(key[1:])
@@ -200,9 +200,9 @@ func (b *backend) probe(ctx context.Context) error {
 	return nil
 }
 
-// The codes of errors of the server that a Store knows.
+// The error codes (SQLSTATE) of the server after which Swap does something special.
 const (
-	codeLate          = "RL001" // of the functions of the schema
+	codeLate          = "RL001" // the SQL functions of the schema raise this error if a decision has come too late
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
 )
@@ -210,7 +210,7 @@ const (
 // badConnection has the codes after which a connection is of no use: the server is read-only, or it stops.
 var badConnection = map[string]bool{"25006": true, "57P01": true, "57P02": true, "57P03": true}
 
-// codeOf returns the code of an error of the server, or an empty text.
+// codeOf returns the code (SQLSTATE) of an error of the server. For any other error, it returns an empty text.
 func codeOf(err error) string {
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
@@ -219,7 +219,7 @@ func codeOf(err error) string {
 	return ""
 }
 
-// describe returns err as an error of this package. Its text has no credentials.
+// describe returns err as an [Error]. The text of the Error has no credentials.
 func describe(err error) error {
 	var e *pgconn.PgError
 	var connect *pgconn.ConnectError
@@ -232,7 +232,7 @@ func describe(err error) error {
 	return &Error{err: err, text: err.Error()}
 }
 
-// reason returns the text of the error below a pgconn.ConnectError, whose own text has the name of the user.
+// reason returns the text of the error that e wraps. The text of e itself must not be used, because it has the name of the user.
 func reason(e *pgconn.ConnectError) string {
 	if err := e.Unwrap(); err != nil {
 		return err.Error()
@@ -240,7 +240,7 @@ func reason(e *pgconn.ConnectError) string {
 	return "unknown reason"
 }
 
-// hints are what the text of an error of the server does not say.
+// hints has, for some error codes, a text that follows the text of the server and helps to find the cause.
 var hints = map[string]string{
 	"25006": ": the server takes no writes, as a replica does",
 	"42P01": ": has somebody dropped the table? pgstore.New makes it again",

@@ -4,6 +4,6 @@
 //	store, err := pgstore.New(ctx, pool)
 //	limiter, err := ratelimit.New(rules, nil, ratelimit.WithStore(store), ratelimit.WithName("shop"))
 //
-// A decision is one statement, and one statement is one transaction: no lock in the database outlives a round trip, and every
-// pooler of connections works. Package dbstore, which makes the decisions, says what is exact.
+// A decision needs one statement, which is a transaction of its own. So no lock in the database lasts longer than a round trip, and
+// every connection pooler works. Package dbstore makes the decisions; its documentation says how exact the limits are.
 package pgstore

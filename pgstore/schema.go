@@ -13,7 +13,7 @@ var identifier = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,50}\.)?[a-z_][a-z0-9_]{
 
 // Schema returns the SQL that makes the table with this name, such as "ratelimit" or "limits.ratelimit", and its two functions. [New]
 // runs it if something is missing. Run it yourself if the role of your program may not create tables; the role then needs the right
-// to SELECT, INSERT, UPDATE and DELETE in the table. It returns an empty text if the name is not a valid one, see [WithTable].
+// to SELECT, INSERT, UPDATE and DELETE in the table. Schema returns an empty text if the name is not valid, see [WithTable].
 func Schema(table string) string {
 	if !identifier.MatchString(table) {
 		return ""
@@ -24,11 +24,14 @@ func Schema(table string) string {
 // schema is the SQL for the table {table}.
 //
 // There is no index on expires: each decision changes that column, so an index on it would make every update write a new entry into
-// all indexes. The functions have no name in common with those of another version, so that two versions can run at the same time.
+// all indexes. The names of the functions end with the version of the schema (_1), so that programs with different versions can run at
+// the same time.
 //
-// In the functions, an op says what to do with a row: 0 reads its value, 1 compares it, 2 inserts it, 3 updates it, and 4 deletes
-// it; 5 compares it, and keeps it from being changed until the rest of its group is written.
-// The time is checked before the rows, which is cheap, and again after them, because a row may have been locked for long.
+// In the functions, an op says what to do with a row: 0 reads the value of the row, 1 compares it, 2 inserts the row, 3 updates it, and
+// 4 deletes it. 5 compares the value, and locks the row until the other rows of the group are written.
+//
+// The functions check twice that the decision was made for about the present time. The first check comes before any row is used, and
+// avoids useless work. The second check comes after all rows, because the function may have waited long for the lock of a row.
 const schema = `create table if not exists {table} (
 	key bytea primary key,
 	value bytea not null,

@@ -22,14 +22,14 @@ type Store struct {
 	sweeper *sweeper
 }
 
-// New returns a Store that uses the connections of pool. It makes its table and its functions if they are not there, see [Schema]; many
-// processes may do so at once. It starts a goroutine that deletes rows which are not needed any more, until Close is called.
+// New returns a Store that uses the connections of pool. New makes the table and the SQL functions of the Store if they are missing, see
+// [Schema]; many processes may do so at once. New starts a goroutine that deletes rows which have expired, until Close is called.
 //
-// A pool of its own, with 4 connections, is enough for a Store, and better than one that the program shares: a caller that holds the
-// last connection of the pool would wait for itself.
+// Give the Store a pool of its own; 4 connections are enough. If the program also used this pool, a goroutine could hold the last
+// connection while it waits for a decision, which needs a connection, too.
 //
-// New returns an error that matches [ratelimit.ErrInvalidConfig] for a wrong option, and an error of the database if the server does not
-// answer, if it is a replica or read-only, if the table is not one of this package, or if the role lacks a right.
+// If an option is wrong, the error of New matches [ratelimit.ErrInvalidConfig]. New also fails if the server does not answer, is a
+// replica or is read-only, if this package has not made the table, or if the role lacks a right.
 func New(ctx context.Context, pool *pgxpool.Pool, opts ...Option) (*Store, error) {
 	set, err := newSettings(opts)
 	if pool == nil {
@@ -51,7 +51,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts ...Option) (*Store, error
 	return s, nil
 }
 
-// Close stops the deletion of old rows. Afterwards the Store still decides. Close does not close the pool. It may be called again.
+// Close stops the deletion of old rows. Afterwards the Store still decides. Close does not close the pool. A second Close does nothing.
 func (s *Store) Close() {
 	if s != nil && s.sweeper != nil {
 		s.sweeper.stop()
@@ -89,8 +89,9 @@ type settings struct {
 // different names.
 func WithTable(name string) Option { return func(s *settings) { s.table = name } }
 
-// WithDurableCommits makes each decision wait until the disk of the server has it. Without this Option, a crash of the server, not one of
-// a process, may forget what was granted in the last moments: up to three times the server's wal_writer_delay, which is 200 ms by default.
+// WithDurableCommits makes each decision wait until the server has written it to disk. Without this Option, a server that crashes may
+// forget what was granted shortly before: within up to three times its wal_writer_delay, which is 200 ms by default. A crash of a
+// process that uses the Store loses nothing.
 func WithDurableCommits() Option { return func(s *settings) { s.durable = true } }
 
 // WithStoreOptions passes options to the Store of package dbstore, such as [dbstore.WithTimeout].
@@ -121,8 +122,8 @@ func configError(field string, value any, reason string) error {
 // columns are the columns of the table, with their types.
 var columns = map[string]string{"key": "bytea", "value": "bytea", "expires": "timestamp with time zone"}
 
-// inspect looks at the server and at what it has of the table and its functions. It returns what is missing, or an error if the Store
-// cannot work even if that is made.
+// inspect checks the server, the table and its functions. It returns the names of the table and the functions that are missing. It
+// returns an error if the Store could not work even after they were made.
 func (b *backend) inspect(ctx context.Context) (missing []string, err error) {
 	var replica, readOnly, table, put, swap bool
 	err = b.pool.QueryRow(ctx, `select pg_is_in_recovery(), current_setting('transaction_read_only') = 'on', to_regclass($1) is not null,
@@ -172,7 +173,8 @@ func (b *backend) inspect(ctx context.Context) (missing []string, err error) {
 	return missing, nil
 }
 
-// prepare makes what is missing of the table and its functions. Of many processes that do so at once, one does it.
+// prepare makes the table and its functions if any of them is missing. If many processes do so at once, they run the SQL one after the
+// other, and each run after the first changes nothing.
 func (b *backend) prepare(ctx context.Context) error {
 	missing, err := b.inspect(ctx)
 	if err != nil || len(missing) == 0 {

@@ -10,8 +10,8 @@ import (
 
 const (
 	sweepPages = 64          // how many pages of the table one statement looks at
-	sweepEvery = time.Second // how often, if few rows have expired
-	sweepShare = 4           // after a statement, the sweeper rests for at least so many times as long as it took
+	sweepEvery = time.Second // the usual time between two statements, if few rows have expired
+	sweepShare = 4           // after a statement, the sweeper rests for at least 4 times as long as the statement took
 	sweepLimit = 5 * time.Second
 )
 
@@ -23,7 +23,7 @@ type sweeper struct {
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
 
-	page  int64 // the page at which the next statement begins
+	page  int64 // the page at which the next statement begins; -1 before the first statement
 	query string
 }
 
@@ -90,5 +90,5 @@ func (s *sweeper) sweep(ctx context.Context) (many bool, err error) {
 	return gone > 0 && 2*old >= rows, nil
 }
 
-// tid returns the text of the first place in a page.
+// tid returns the text of the PostgreSQL type tid (the place of a row in the table) for the begin of a page.
 func tid(page int64) string { return fmt.Sprintf("(%d,0)", page) }

@@ -144,7 +144,7 @@ func (c *Collector) collectRule(ch chan<- prometheus.Metric, s *series) {
 			limit = r.Rate.Burst
 		}
 		gauge(ch, c.limit, float64(limit), s.name)
-		per := calendar.LengthAt(string(r.Rate.Window), r.Rate.Per, time.Now()) // of a calendar, the length of the present window
+		per := calendar.LengthAt(string(r.Rate.Window), r.Rate.Per, time.Now()) // for a calendar, this is the length of the present window
 		gauge(ch, c.rate, float64(r.Rate.Requests)/per.Seconds(), s.name)
 	} else if algorithm == "" {
 		algorithm = "custom"

@@ -20,8 +20,8 @@ var sources = [...]ratelimit.Source{
 var buckets = []float64{1e-6, 5e-6, 25e-6, 100e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3}
 
 // Durations is a [ratelimit.Observer] that measures how long decisions take, and a
-// [prometheus.Collector] that exports them as a histogram with the label source, which is the
-// [ratelimit.Decision.Source]. [NewDurations] makes one.
+// [prometheus.Collector] that exports these times as a histogram. The label source of the histogram is
+// the [ratelimit.Decision.Source]. [NewDurations] makes one.
 //
 // The histogram has one sample for each [ratelimit.Decision]. Each rule in shadow or advise mode that applies
 // to a request adds one more sample. The duration of a call of Wait includes the time that it waited.

@@ -54,7 +54,7 @@ func newAccount(fresh func() keeper) *Account {
 	return acc
 }
 
-// Ask takes n units at the given time, or none if they do not all fit. If n is 0, Ask takes nothing
+// Ask takes n units at the given time. If not all of them fit, or if n is 0, Ask takes nothing
 // and only returns the state.
 func (acc *Account) Ask(at time.Time, n int) ratelimit.Result {
 	res, _ := acc.Reserve(at, n)

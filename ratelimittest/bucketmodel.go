@@ -44,7 +44,7 @@ type bucket struct {
 	// its present rate; otherwise it is nil. It is used only for changes by the method adopt.
 	slowest *bucket
 
-	grace *big.Int // for how long the bucket must have owed nothing to be new; nil for 0
+	grace *big.Int // how long the bucket must have been full to count as new, in nanoseconds; nil means 0
 }
 
 // carried is the state of a bucket at a change of its rate. The model computes later answers from it,
@@ -62,7 +62,7 @@ func (m *bucket) setRate(r ratelimit.Rate) {
 	m.burst = burst(r)
 }
 
-// Ask takes n units at the given time, or none if they do not all fit.
+// Ask takes n units at the given time. If not all of them fit, Ask takes none.
 func (m *bucket) Ask(at time.Time, n int) ratelimit.Result { return ask(m, &m.history, at, n) }
 
 func (m *bucket) peek(at time.Time, n int) ratelimit.Result {
@@ -90,7 +90,7 @@ func (m *bucket) SetRate(at time.Time, r ratelimit.Rate) { m.change(m.instant(at
 
 // adopt does what SetRate does, with one difference: in the time since its last grant or change of
 // the rate, the bucket earns units at the slower of the old and the new rate. But if the bucket is new
-// by then, it is full at any rate.
+// at the given time, it is full at any rate.
 func (m *bucket) adopt(at time.Time, r ratelimit.Rate) { m.change(m.instant(at), r, true) }
 
 // The method meet answers as the method peek does, at the rate r. If the burst of r is smaller than the
@@ -119,7 +119,8 @@ func (m *bucket) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 	return res
 }
 
-// stays reports whether the bucket keeps its rate at a request at the rate r that is not charged, see meet.
+// stays reports whether a request at the rate r that is not charged leaves the bucket at its present rate. The
+// comment of the method meet gives the reasons.
 func (m *bucket) stays(at time.Time, r ratelimit.Rate) bool {
 	full := m.last != nil && m.renewal(m.instant(at)).Sign() == 0
 	return burst(r) < m.burst || m.slows(r) || full
@@ -157,8 +158,9 @@ func (m *bucket) slower(b *bucket) bool {
 	return mul(m.requests, b.per).Cmp(mul(b.requests, m.per)) < 0
 }
 
-// unused reports whether the bucket is new at the instant u: whether it would be full if it had earned units, since its
-// last grant or change of the rate, at the slowest rate at which it was charged since it was new.
+// unused reports whether the bucket is new at the instant u. To find out, unused takes the slowest rate at which the bucket
+// was charged since it was new. The bucket is new again if it would be full at u after it had earned units at that rate,
+// from its last grant or change of the rate on.
 func (m *bucket) unused(u *big.Int) bool {
 	if m.last == nil {
 		return true
@@ -186,8 +188,8 @@ func (m *bucket) slowDown(r ratelimit.Rate) {
 }
 
 // change sets the rate r at the instant u. It returns false if the key is new or r is the present
-// rate. Before u, the bucket earns units at the old rate or, if slower is true, at the slower of the
-// two rates, unless it is new at u.
+// rate. Before u, the bucket earns units at the old rate. But if the parameter slower is true, and the
+// bucket is not new at u, it earns units at the slower of the two rates.
 func (m *bucket) change(u *big.Int, r ratelimit.Rate, slower bool) bool {
 	unused := m.unused(u)
 	if unused || !slower {
@@ -253,8 +255,8 @@ func (m *bucket) queued(u *big.Int) *big.Int {
 }
 
 // debt looks at all intervals that end at the instant u. It returns the largest difference between what
-// the bucket granted and what it earned in an interval, but at least 0. The second parameter is the debt
-// at the last change of the rate, or nil if the rate has not changed. It counts as granted at that change.
+// the bucket granted and what it earned in an interval, but at least 0. The parameter left is the debt at
+// the last change of the rate, or nil if the rate has not changed. This debt counts as granted at that change.
 func (m *bucket) debt(u, left *big.Int) *big.Int {
 	worst, granted := num(0), num(0)
 	for _, g := range slices.Backward(m.grants) {

@@ -31,7 +31,7 @@ func parseCalendar(w ratelimit.Window) calendar {
 	return c
 }
 
-// zones has the zones that were loaded before, by their names.
+// zones caches the time zones that were loaded before, by their names.
 var zones sync.Map
 
 // zoneNamed returns the time zone with this name.
@@ -96,8 +96,9 @@ func dateOf(sec int64, zone *time.Location) int64 {
 // begins has the results of the method begin that were computed before.
 var begins sync.Map
 
-// begin returns the second after the last one at which clocks in the zone show an earlier date than the given one. It reads the
-// date in each quarter of an hour around that date, and then in each second of one quarter.
+// begin returns the first second, counted from the Unix epoch, from which on clocks in the zone never show an earlier date than the
+// given one. To find it, begin goes back in steps of a quarter of an hour from a later time, until clocks show an earlier date. Then
+// it tries each second of that quarter.
 func (c calendar) begin(date int64) int64 {
 	type place struct {
 		zone string

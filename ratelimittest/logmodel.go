@@ -20,7 +20,7 @@ type slidingLog struct {
 	rate ratelimit.Rate
 }
 
-// Ask takes n units at the given time, or none if they do not all fit.
+// Ask takes n units at the given time. If not all of them fit, Ask takes none.
 func (m *slidingLog) Ask(at time.Time, n int) ratelimit.Result {
 	return ask(m, &m.history, at, n)
 }
@@ -31,7 +31,7 @@ func (m *slidingLog) peek(at time.Time, n int) ratelimit.Result {
 
 func (m *slidingLog) clone() keeper { return &slidingLog{m.copied(), m.rate} }
 
-// adopt does exactly what SetRate does. The two methods differ only for a bucket, which earns units.
+// adopt changes the rate, as SetRate does. Only a bucket, which earns units, needs two different methods.
 func (m *slidingLog) adopt(at time.Time, r ratelimit.Rate) { m.SetRate(at, r) }
 
 func (m *slidingLog) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {

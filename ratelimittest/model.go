@@ -16,8 +16,8 @@ import (
 // at the instant of that request, and RetryAfter and ResetAfter include the time until then.
 // A Model need not be safe for concurrent use.
 type Model interface {
-	// Ask takes n units at the given time, or none if they do not all fit. If n is 0, Ask takes
-	// nothing. It then answers as for one unit, but with the Remaining before that unit is taken. n
+	// Ask takes n units at the given time. If not all of them fit, Ask takes none. If n is 0, Ask
+	// takes nothing: it answers as for one unit, except that Remaining is not lowered by the unit. n
 	// is never negative.
 	Ask(at time.Time, n int) ratelimit.Result
 
@@ -28,7 +28,7 @@ type Model interface {
 	Reset()
 }
 
-// A keeper is a Model of one key of a limiter which can also be the model of one key in a
+// A keeper is a Model of one key of a limiter. It can also be the model of one key in a
 // [ratelimit.Store].
 type keeper interface {
 	Model

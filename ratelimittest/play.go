@@ -162,7 +162,7 @@ type trace struct {
 
 	moments []moment // for each call, the instant at which it counts: later than the clock shows if the clock has stepped back
 	looks   []answer // for each call, the answer to a look (a Take of 0 units) inserted before it
-	looked  []answer // for each call, the answer to the call itself if there is a look before each call
+	looked  []answer // for each call, the answer to the call itself, right after that look
 }
 
 // play makes the calls on a new limiter that starts with the rate r, and returns the trace.

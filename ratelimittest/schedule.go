@@ -74,7 +74,7 @@ func (w *writer) next() call {
 	return c
 }
 
-// note records what the answer to a call tells about the key, so that the next calls can be chosen by that.
+// note records what the answer to a call tells about the key. The writer uses this to choose the next calls.
 func (w *writer) note(c call, a answer) {
 	if c.verb == setRate && a.err == nil && c.rate.Validate() == nil {
 		w.rate = c.rate

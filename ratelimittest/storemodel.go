@@ -78,9 +78,9 @@ func newModelStore(start time.Time, step time.Duration, settles bool) *modelStor
 	return s
 }
 
-// take answers the asks at the given time. It charges all of them or none. There is one exception:
-// a shadow ask, which must never deny anything, is not charged if it does not fit, and the others are charged
-// as if it were not there.
+// take answers the asks at the given time. It charges all of them or none. There is one exception: a
+// shadow ask must never deny anything. So if a shadow ask does not fit, it is not charged, and the other
+// asks are charged as if the shadow ask did not exist.
 //
 // An ask for units changes its state to the rate of the ask, even if this ask or another ask of the call
 // is denied. There is one exception: the method stays of bucket names the changes that a bucket does not make until

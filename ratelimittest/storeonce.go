@@ -29,8 +29,8 @@ type keptGrant struct {
 	results map[stateID]ratelimit.Result
 }
 
-// answers reports whether the same request, if it is made again at the given time, still gets the
-// recorded grant as its answer.
+// answers reports whether a repetition of the request at the given time still gets the recorded grant g
+// as its answer.
 func (g *keptGrant) answers(at time.Time) bool {
 	return g != nil && max(at.Sub(g.at), 0) < g.ttl && g.replays < mostReplays
 }
@@ -47,7 +47,7 @@ func onceText(o ratelimit.Attempt, asks []ratelimit.Ask) string {
 }
 
 // once answers the asks of a request with an ID at the given time. If the request was granted
-// before, it repeats the grant; otherwise it does what the method take does.
+// before, once repeats the grant. Otherwise it does what the method take does.
 func (s *modelStore) once(at time.Time, o ratelimit.Attempt, asks []ratelimit.Ask) (results []ratelimit.Result, replayed bool) {
 	g := s.grants[onceText(o, asks)]
 	results = make([]ratelimit.Result, len(asks))

@@ -56,7 +56,7 @@ func (k *storeKit) do(c storeCall, prefix string) (a storeAnswer) {
 	}()
 	asks := make([]ratelimit.Ask, len(c.asks))
 	for i, ask := range c.asks {
-		if ask.Rule == "" { // an empty Rule must stay empty, because the store is tested with it
+		if ask.Rule == "" { // an empty Rule must stay empty: some schedules test how the store handles an empty Rule
 			ask.Key = prefix + ask.Key
 		} else {
 			ask.Rule = prefix + ask.Rule

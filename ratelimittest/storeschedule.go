@@ -83,9 +83,9 @@ type storeWriter struct {
 }
 
 // namesSpan is the largest Span of the schedules with odd names. It is short, because each of these schedules begins
-// after the end of the previous one. Otherwise a schedule could get wrong answers: some odd names have an empty Rule,
-// so several schedules use the same rule, and a store that has dropped keys of a rule may treat an earlier time as
-// the instant at which it dropped them.
+// after the end of the previous one. If they overlapped, a schedule could get wrong answers. Some odd names have an empty
+// Rule, so several schedules use the same rule. If a store has dropped keys of a rule, and the clock then shows an earlier
+// time, the store may use the time at which it dropped the keys instead.
 const namesSpan = time.Hour
 
 // write returns the schedule with number i, and the instant at which it begins.

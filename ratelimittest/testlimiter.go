@@ -87,8 +87,9 @@ type Config struct {
 //   - reset: after Reset(key string) error, if the limiter has it, the key's
 //     whole Limit remains.
 //   - rate-change: after SetRate(ratelimit.Rate) error, if the limiter has it,
-//     a key has no more units remaining than before; or no more than the new
-//     limit minus what was used, if that is more. SetRate refuses an invalid rate.
+//     the units that a key has remaining are at most the larger of two numbers:
+//     those that it had before, and the new limit minus the used units. SetRate
+//     refuses an invalid rate.
 //   - same-rate: setting the rate that is in force changes nothing.
 //   - bound: c.Bound holds.
 //   - model: the whole Result equals the Result of c.Model.

@@ -74,14 +74,15 @@ type StoreConfig struct {
 //     the ask converts the state once, as if SetRate had been called. The time
 //     since the state last changed counts, for a bucket, at the slower of the
 //     two rates, and for a window by the old Per. An ask for units converts the
-//     state even if the ask, or another ask of the call, is denied. But a
-//     bucket without a Warmup whose burst becomes smaller, or whose rate
-//     becomes slower, or that is full, is converted by a charge only, and
-//     RetryAfter says when. A look is answered as if it converted the state,
-//     but does not convert it. A bucket is new, and full at any rate, once it
-//     would be full if it had earned units, since its last charge, at the
-//     slowest rate at which it was charged since it was new. So the store may
-//     forget it from then on, and not earlier.
+//     state even if the ask, or another ask of the call, is denied. There is
+//     one exception, for a bucket without a Warmup: if its burst becomes
+//     smaller, if its rate becomes slower, or if it is full, it is converted
+//     only by a charge. A look is answered as if it converted the state, but does not
+//     convert it. The store may forget a bucket as soon as the bucket counts as
+//     new, and not earlier. A new bucket is full at any rate. To find out when a
+//     bucket counts as new, take the slowest rate at which it was charged since
+//     it was new. It counts as new when it would be full if it had earned units
+//     at that rate since its last charge.
 //   - look: if the store's Accepts accepts asks with Look, the kit makes every
 //     second call of Take twice, first with Look. The call with Look must get
 //     the same answer and change nothing.
@@ -92,19 +93,21 @@ type StoreConfig struct {
 //   - ended-context: the call returns the error of the context, and nothing is
 //     charged.
 //   - settle: if the store has Settle, and a charge with a Receipt is settled
-//     within its HoldFor, the state is as if the N of the settlement had been
-//     charged in the first place, as an [Account] computes it. In a LeakyBucket,
-//     requests that were told a Delay keep it. A charge is settled at most
-//     once, and not after a Reset. Units beyond the first charge are charged at
-//     once, even past the limit, and even if the charge is no longer known.
+//     within its HoldFor, the state becomes what it would be if the N of the
+//     settlement had been charged in the first place. An [Account] computes this
+//     state. In a LeakyBucket, requests that were told a Delay keep this Delay. A
+//     charge is settled at most once, and not after a Reset. If N is larger than
+//     the first charge, the difference is charged at once, even past the limit,
+//     and even if the store no longer knows the charge.
 //   - settle-warm-up: the same for states that warm up, if the store accepts asks
 //     with a Warmup and a Receipt. All other charges cost what they cost when
 //     they were made. If the first charge of a state is given back completely,
 //     the age of the state counts from the next charge.
 //   - once: if the store has Once, a request that was granted gets the same
-//     answer again until its TTL is over, with all Durations reduced by the
-//     time since, and is not charged again. Its asks may come in another order.
-//     A denial is not remembered, and a Reset forgets no grant.
+//     answer again until its TTL is over, and is not charged again. In the
+//     repeated answer, all Durations are shorter by the time since the grant.
+//     The asks may come in another order. A denial is not remembered, and a
+//     Reset forgets no grant.
 //   - warm-up: if the store has Accepts, and accepts a Warmup, a state that warms
 //     up gets the answers of [WarmupModel]. An ask with a Warmup and an ask
 //     without one have different states.

@@ -42,7 +42,7 @@ type warm struct {
 	queued func(u *big.Int) *big.Int
 }
 
-// Ask takes n units at the given time, or none if they do not all fit.
+// Ask takes n units at the given time. If not all of them fit, Ask takes none.
 func (m *warm) Ask(at time.Time, n int) ratelimit.Result { return m.decide(at, n, n > 0) }
 
 func (m *warm) peek(at time.Time, n int) ratelimit.Result { return m.decide(at, n, false) }
@@ -173,8 +173,8 @@ func (m *warm) decide(at time.Time, n int, charge bool) ratelimit.Result {
 	return res
 }
 
-// retryAfter tries one instant after the other, and returns the time until the units fit. If they do not
-// fit even when the limit has its full size and is completely free, they never will.
+// retryAfter tries one instant after the other, and returns the time until the units fit. If the units do
+// not fit even when the limit has its full size and is completely free, retryAfter returns Never.
 func (m *warm) retryAfter(first, u, ahead, units *big.Int) time.Duration {
 	most := largest(m.full.renewal(u), m.grow(first, u))
 	for wait := num(0); wait.Cmp(add(most, m.step)) < 0; wait = add(wait, m.step) {

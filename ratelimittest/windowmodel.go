@@ -8,8 +8,8 @@ import (
 )
 
 // FixedWindowModel returns the [Model] of one key of a [ratelimit.FixedWindow] that was
-// made at start. The rate must be valid and have no burst. It may have a [ratelimit.Window]: then start and
-// the times that the Model gets are those of the wall clock, and the zone is that of the machine's database.
+// made at start. The rate must be valid and have no burst. It may have a [ratelimit.Window]. In that case, start
+// and the times that the Model gets are wall-clock times, and the machine must know the time zone of the Window.
 //
 // With the Window "first", an [Account] with this Model is right only as long as nothing is given back.
 func FixedWindowModel(start time.Time, r ratelimit.Rate) Model {
@@ -58,8 +58,8 @@ func (m *windows) count(w *big.Int) *big.Int {
 
 func (m *windows) copied() windows { return windows{m.history.copied(), m.rate} }
 
-// setRate changes the rate at the instant u. If Per or Window changes, the windows are others, and the old counts no
-// longer fit them. The given function then returns how many units count as granted in the new window.
+// setRate changes the rate at the instant u. If Per or Window changes, the windows begin and end at other times, so the
+// old counts no longer fit. The given function then returns how many units count as granted in the new window.
 func (m *windows) setRate(u *big.Int, r ratelimit.Rate, used func(u *big.Int) *big.Int) {
 	if m.last != nil && (r.Per != m.rate.Per || r.Window != m.rate.Window) {
 		m.carry(u, used(u))
@@ -70,7 +70,7 @@ func (m *windows) setRate(u *big.Int, r ratelimit.Rate, used func(u *big.Int) *b
 // A fixedWindow grants n units if at most Requests units, including these n, are granted in the present window.
 type fixedWindow struct{ windows }
 
-// Ask takes n units at the given time, or none if they do not all fit.
+// Ask takes n units at the given time. If not all of them fit, Ask takes none.
 func (m *fixedWindow) Ask(at time.Time, n int) ratelimit.Result {
 	return ask(m, &m.history, at, n)
 }
@@ -81,7 +81,7 @@ func (m *fixedWindow) peek(at time.Time, n int) ratelimit.Result {
 
 func (m *fixedWindow) clone() keeper { return &fixedWindow{m.copied()} }
 
-// adopt does exactly what SetRate does. The two methods differ only for a bucket, which earns units.
+// adopt changes the rate, as SetRate does. Only a bucket, which earns units, needs two different methods.
 func (m *fixedWindow) adopt(at time.Time, r ratelimit.Rate) { m.SetRate(at, r) }
 
 func (m *fixedWindow) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
@@ -146,7 +146,7 @@ func (m *fixedWindow) renewal(u *big.Int) *big.Int {
 // the previous window. The fraction is how much of the previous window is less than one Per ago.
 type slidingCounter struct{ windows }
 
-// Ask takes n units at the given time, or none if they do not all fit.
+// Ask takes n units at the given time. If not all of them fit, Ask takes none.
 func (m *slidingCounter) Ask(at time.Time, n int) ratelimit.Result {
 	return ask(m, &m.history, at, n)
 }
@@ -157,7 +157,7 @@ func (m *slidingCounter) peek(at time.Time, n int) ratelimit.Result {
 
 func (m *slidingCounter) clone() keeper { return &slidingCounter{m.copied()} }
 
-// adopt does exactly what SetRate does. The two methods differ only for a bucket, which earns units.
+// adopt changes the rate, as SetRate does. Only a bucket, which earns units, needs two different methods.
 func (m *slidingCounter) adopt(at time.Time, r ratelimit.Rate) { m.SetRate(at, r) }
 
 func (m *slidingCounter) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {

@@ -14,10 +14,13 @@ import (
 	"github.com/ratelimit-go/ratelimit/dbstore"
 )
 
-// TestBackend checks that b does what [dbstore.Backend] says: it compares and writes each group as a whole and each by itself, tells the
-// time, refuses decisions for another time, and loses nothing when goroutines change the same rows. The rows that it uses have keys
-// that begin with "test". They must not be there before, and some stay. The time of b must run. TestBackend does not check what b
-// does when its database fails; run [github.com/ratelimit-go/ratelimit/ratelimittest.TestStore] on a Store with b as well.
+// TestBackend checks that b does what [dbstore.Backend] says: that b writes all rows of a group or none, whatever happens to the other
+// groups; that b tells the time, and refuses decisions for another time; and that no change is lost when several goroutines change
+// the same rows.
+//
+// The keys of all rows that TestBackend uses begin with "test". No such row may exist before the test, and some exist after it. The
+// clock of b must run. TestBackend does not check what b does when the database fails. Also run
+// [github.com/ratelimit-go/ratelimit/ratelimittest.TestStore] on a Store with b.
 func TestBackend(t *testing.T, b dbstore.Backend) {
 	t.Helper()
 	k := &kit{b}
@@ -45,7 +48,7 @@ type kit struct{ dbstore.Backend }
 // expires is when the rows of the kit expire.
 func expires() time.Time { return time.Now().Add(time.Hour) }
 
-// row returns the change of a row: from old to next, which are "" for no row.
+// row returns the Change of a row from the value old to the value next. The value "" stands for no row.
 func row(key, old, next string) dbstore.Change {
 	c := dbstore.Change{Key: []byte("test" + key)}
 	if old != "" {
@@ -59,7 +62,8 @@ func row(key, old, next string) dbstore.Change {
 
 func read(key string) dbstore.Change { return dbstore.Change{Key: []byte("test" + key), Read: true} }
 
-// swap makes one call without a time, and requires what is done of each group and, of those that are not, which values it has.
+// swap calls Swap once, without a time. The slice done says for each group whether Swap must do it, and values has the values that the
+// rows of all other groups must have, in order. If that is not so, swap returns an error.
 func (k *kit) swap(groups [][]dbstore.Change, done []bool, values ...string) error {
 	all := make([]dbstore.Group, len(groups))
 	for i := range groups {
@@ -245,7 +249,7 @@ func (k *kit) concurrent() error {
 	return k.swap([][]dbstore.Change{{row("g", want, "")}, {row("h", want, ""), row("g2", want, "")}}, []bool{true, true})
 }
 
-// add adds 1 to each of the counters, all at once.
+// add adds 1 to each of the counters in the rows with these keys. The rows are one group, so they change together.
 func (k *kit) add(keys ...string) error {
 	changes := make([]dbstore.Change, len(keys))
 	for i, key := range keys {

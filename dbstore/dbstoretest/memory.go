@@ -11,8 +11,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/dbstore"
 )
 
-// A Memory is a [dbstore.Backend] that keeps its rows in this process. It is for tests of what uses a Backend; for tests of a program,
-// [ratelimit.MemoryStore] is simpler.
+// A Memory is a [dbstore.Backend] that keeps its rows in this process. Use it to test code that calls a Backend. To test a program with
+// limits, [ratelimit.MemoryStore] is simpler.
 type Memory struct {
 	clock ratelimit.Clock
 
@@ -32,7 +32,7 @@ type Stats struct {
 // NewMemory returns an empty Memory that takes its time from c.
 func NewMemory(c ratelimit.Clock) *Memory { return &Memory{clock: c, rows: make(map[string][]byte)} }
 
-// Swap does what [dbstore.Backend] says. It panics if a key is twice in one call, which no Store may do.
+// Swap does what [dbstore.Backend] says. It panics if a key occurs twice in one call, because no Store may make such a call.
 func (m *Memory) Swap(ctx context.Context, now time.Time, groups []dbstore.Group) (time.Time, error) {
 	if err := ctx.Err(); err != nil {
 		return time.Time{}, dbstore.NotDone(err)
@@ -56,7 +56,7 @@ func (m *Memory) Swap(ctx context.Context, now time.Time, groups []dbstore.Group
 	return at, nil
 }
 
-// swap does one group, unless the time of the decision is off. The caller holds m.mu.
+// swap does one group. If timely is false, the decision was made for a wrong time, and swap only reads the rows. The caller holds m.mu.
 func (m *Memory) swap(g *dbstore.Group, timely bool) {
 	g.Done = timely
 	for i := range g.Changes {

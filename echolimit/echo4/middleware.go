@@ -19,8 +19,9 @@ type Config = httplimit.AdapterConfig[echo.Context]
 
 // A Middleware limits the requests to an Echo 4 server. [New] makes one.
 //
-// Several Middlewares can limit the same request, for example one by address before the authentication, and one by
-// user after it. Both charge the request. A request that reaches the same Middleware twice is charged once.
+// Several Middlewares can limit the same request, for example one that limits by address before the authentication, and
+// one that limits by user after it. Both charge the request. A request that reaches the same Middleware twice is charged
+// once.
 type Middleware struct {
 	adapter *httplimit.Adapter[echo.Context]
 }
@@ -46,9 +47,9 @@ func Handler(l *ratelimit.RateLimiter) echo.MiddlewareFunc {
 }
 
 // Handler limits the requests to next. It is an [echo.MiddlewareFunc]: pass m.Handler to the method Use of an Echo or a
-// group, or to a single route. If it stands in the Echo, it also limits requests that match no route: their endpoint is
-// "unmatched", or the path of the RouteNotFound that answers them, such as "/group/*". Do not pass it to Pre, which runs
-// before Echo looks for the route: all requests would be unmatched.
+// group, or to a single route. Passed to Use of the Echo itself, it also limits requests that match no route: their endpoint
+// is "unmatched", or the path of the RouteNotFound that answers them, such as "/group/*". Do not pass it to Pre: Echo runs
+// the middlewares of Pre before it looks for the route, so all requests would be "unmatched".
 func (m *Middleware) Handler(next echo.HandlerFunc) echo.HandlerFunc {
 	then := func(c echo.Context, r *http.Request, settle func(status int)) error {
 		c.SetRequest(r)
@@ -57,12 +58,12 @@ func (m *Middleware) Handler(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		err := next(c)
 		if settle != nil && err == nil {
-			settle(http.StatusOK) // the status of a response that the handler has not begun
+			settle(http.StatusOK) // if the handler has not begun a response, the client gets the status 200
 		}
 		if route := routeOf(c); route != "" {
-			r.Pattern = route // the Adapter logs if this is not the endpoint by which it has limited the request, as after Pre
+			r.Pattern = route // if the Adapter has limited the request by another endpoint, as in Pre, it now logs a warning
 		}
-		return err // Echo's HTTPErrorHandler, or a middleware further out, will send the status, which settle then gets
+		return err // if err is not nil, Echo's HTTPErrorHandler or a middleware further out sends the status, and settle gets it
 	}
 	return func(c echo.Context) error {
 		_, err := m.adapter.Serve(c, c.Response(), c.Request(), then)
@@ -70,20 +71,20 @@ func (m *Middleware) Handler(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// watch calls settle with the status of the response to c, when the status is sent. It changes the writer inside of
-// Echo's Response, because the HTTPErrorHandler, too, writes by this Response.
+// watch makes the response to c call settle with its status when the status is sent. To do so, it wraps the writer inside
+// of Echo's Response, because the HTTPErrorHandler also writes through this Response.
 func watch(c echo.Context, settle func(status int)) {
 	c.Response().Writer = httplimit.CountStatus(c.Response().Writer, settle)
 }
 
 // Allow asks the limiter whether to grant req. A handler calls it, for example to charge one more unit after a wrong
-// password. If ok is false, it has answered the request, and the handler must return err, which is nil unless
+// password. If ok is false, Allow has answered the request, and the handler must return err, which is nil unless
 // Config.Denied has returned an error. Empty fields of req are filled in, as [httplimit.Middleware.Allow] says.
 func (m *Middleware) Allow(c echo.Context, req ratelimit.Request) (ok bool, err error) {
 	return m.adapter.Allow(c, c.Response(), c.Request(), req)
 }
 
-// Reserve reserves the units of req for the given term, which the handler settles later. If ok is false, Reserve has
+// Reserve reserves the units of req. The handler settles them later, within the given term. If ok is false, Reserve has
 // answered the request, and the handler must return err, which is nil unless Config.Denied has returned an error. If ok
 // is true, the handler must end the Reservation, best by a deferred call of its method Done. See
 // [httplimit.Middleware.Reserve].
@@ -99,7 +100,7 @@ func (m *Middleware) Client(addr netip.Addr) string { return m.adapter.Client(ad
 
 // Check returns an error that names each rule whose Endpoint no route of e has: such a rule limits nothing. Usually,
 // its Endpoint is misspelled, for example "/users/{id}" for "/users/:id". Call Check in a test, or when all routes are
-// added. If Config.Endpoint is set, it checks nothing.
+// added. If Config.Endpoint is set, Check checks nothing.
 func (m *Middleware) Check(e *echo.Echo) error { return m.adapter.Check(routes(e)) }
 
 // CheckRules returns a function that checks the rules that it gets, as [Middleware.Check] checks the rules of the
@@ -122,7 +123,8 @@ func routes(e *echo.Echo) (paths []string) {
 // unmatched is the endpoint of requests that no route matches.
 const unmatched = "unmatched"
 
-// routeOf returns the path of the route of c. It is empty if Echo has found none, or none with the method of the request.
+// routeOf returns the path of the route of c. The result is empty if no route matches the path of the request, or if the
+// routes that match the path have other methods.
 func routeOf(c echo.Context) string {
 	if c.Get(echo.ContextKeyHeaderAllow) != nil || pointer(c.Handler()) == pointer(echo.NotFoundHandler) {
 		return ""
@@ -130,23 +132,25 @@ func routeOf(c echo.Context) string {
 	return c.Path()
 }
 
-// pointer returns a number that two handlers share if they are the same.
+// pointer returns the address of the code of h. Two handlers are compared by this address.
 func pointer(h echo.HandlerFunc) uintptr { return reflect.ValueOf(h).Pointer() }
 
-// Info returns what a Middleware with Config.Info has decided on the request of c. ok is false if there is none.
+// Info returns what a Middleware with Config.Info has decided on the request of c. ok is false if no such Middleware has
+// granted the request.
 func Info(c echo.Context) (info *httplimit.Info, ok bool) {
 	return httplimit.FromContext(c.Request().Context())
 }
 
-// methods are the methods that a Pattern may have. Clients can choose any other text as a method.
+// methods are the HTTP methods that Pattern includes in an endpoint. Clients can send any other text as a method, so with
+// all methods there would be no limit to the number of endpoints.
 var methods = map[string]bool{
 	http.MethodConnect: true, http.MethodDelete: true, http.MethodGet: true, http.MethodHead: true, http.MethodOptions: true,
 	http.MethodPatch: true, http.MethodPost: true, http.MethodPut: true, http.MethodTrace: true, echo.PROPFIND: true, echo.REPORT: true,
 }
 
 // Pattern is a function for Config.Endpoint that returns the method and the path of the route, such as "GET
-// /users/:id". It returns only the path for a method that is not a usual one, because clients choose the method, and
-// "unmatched" if no route matches the request.
+// /users/:id". If the method is not a standard one, Pattern returns only the path, because clients can invent methods. If
+// no route matches the request, Pattern returns "unmatched".
 func Pattern(c echo.Context) string {
 	route := routeOf(c)
 	switch {

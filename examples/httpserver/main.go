@@ -156,8 +156,8 @@ func (c *config) store(ctx context.Context) (opts []ratelimit.Option, done func(
 	}, func() { _ = client.Close() }, nil
 }
 
-// together runs the given functions at the same time. It ends all of them when ctx ends or when one of
-// them returns, and returns when all have returned.
+// together runs the given functions at the same time. When ctx ends or one of the functions returns,
+// together ends all others. It returns when all functions have returned.
 func together(ctx context.Context, parts ...func(context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

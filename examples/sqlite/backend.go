@@ -14,8 +14,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/dbstore"
 )
 
-// A backend is a dbstore.Backend that keeps its rows in a file of SQLite, for several processes on one machine. They share the
-// machine's clock, so that is the time of the database.
+// A backend is a dbstore.Backend that keeps its rows in a file of SQLite, for several processes on one machine. All of these
+// processes have the same clock, the clock of the machine, so the backend uses this clock as the time of the database.
 type backend struct {
 	db  *sql.DB
 	now func() time.Time
@@ -23,7 +23,8 @@ type backend struct {
 
 // open opens the file, and makes the table if it is not there.
 func open(ctx context.Context, path string) (*backend, error) {
-	// An immediate transaction takes the lock for writing when it begins, so that it never fails in the middle. It waits for 100 ms.
+	// An immediate transaction takes the lock for writing when it begins, so that it never fails in the middle. It waits for the lock
+	// for up to 100 ms.
 	settings := url.Values{"_txlock": {"immediate"}, "_pragma": {"busy_timeout(100)", "journal_mode(WAL)", "synchronous(NORMAL)"}}
 	db, err := sql.Open("sqlite", "file:"+path+"?"+settings.Encode())
 	if err != nil {
@@ -57,7 +58,7 @@ func changes(c dbstore.Change) bool {
 	return !c.Read && ((c.Old == nil) != (c.New == nil) || !bytes.Equal(c.Old, c.New))
 }
 
-// swap does one group. It writes nothing if the parameter timely is not set.
+// swap does one group in the transaction tx. If timely is false, the decision was made for a wrong time, and swap only reads the rows.
 func swap(ctx context.Context, tx *sql.Tx, g *dbstore.Group, timely bool) error {
 	g.Done = timely
 	for i := range g.Changes {
