@@ -79,15 +79,15 @@ func (c *call) fail(err error) {
 // that, f gets a timeout error. If c was never made, f gets ctxErr, which is the error of the caller's context.
 func (c *call) whenEnded(ctxErr error, f func(error)) {
 	var once sync.Once
-	tell := func(err error) { once.Do(func() { f(err) }) }
+	tell := func(err error) {
+		if errors.Is(err, errNotMade) {
+			err = ctxErr
+		}
+		once.Do(func() { f(err) })
+	}
 	c.mu.Lock()
 	if !c.ended {
-		c.later = append(c.later, func(err error) {
-			if errors.Is(err, errNotMade) {
-				err = ctxErr
-			}
-			tell(err)
-		})
+		c.later = append(c.later, tell)
 		c.mu.Unlock()
 		time.AfterFunc(time.Until(c.deadline), func() { tell(&Error{Err: errTimeout}) })
 		return

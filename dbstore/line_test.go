@@ -1,6 +1,7 @@
 package dbstore
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -45,5 +46,38 @@ func TestLateCalls(t *testing.T) {
 		require.Equal(t, row.answered, failure.Answered(), row.why)
 		require.Zero(t, l.waiting, row.why)
 		require.Empty(t, l.busy, row.why)
+	}
+}
+
+// TestCallsThatWereNotMade asks for the end of a call that nobody made, because its caller had left, before and after that end. Both
+// times the error is that of the caller's context, by which breakers tell that the store has not failed.
+func TestCallsThatWereNotMade(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		c := &call{done: make(chan struct{}), deadline: time.Now().Add(time.Hour)}
+		var told []error
+		tell := func(err error) { told = append(told, err) }
+		if !after {
+			(&leftError{context.Canceled, c}).Later(tell)
+		}
+		c.fail(errNotMade)
+		if after {
+			(&leftError{context.Canceled, c}).Later(tell)
+		}
+		require.Equal(t, []error{context.Canceled}, told)
+	}
+}
+
+// TestRecordKeys has requests that differ in one part of an Ask. Each has a record of its own.
+func TestRecordKeys(t *testing.T) {
+	seen := make(map[string]ratelimit.Ask)
+	for _, a := range []ratelimit.Ask{{}, {Rule: "r"}, {Key: "r"}, {Algorithm: "r"}} {
+		for n := range 300 {
+			for _, shadow := range []bool{false, true} {
+				a.N, a.Shadow = n, shadow
+				key := recordKey(&ratelimit.Attempt{Client: "alice", ID: "1"}, []ratelimit.Ask{a})
+				require.NotContains(t, seen, key, "%+v and %+v", seen[key], a)
+				seen[key] = a
+			}
+		}
 	}
 }

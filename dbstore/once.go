@@ -41,10 +41,11 @@ func recordKey(once *ratelimit.Attempt, asks []ratelimit.Ask) string {
 		add(a.Rule)
 		add(a.Key)
 		add(string(a.Algorithm))
-		text = binary.AppendUvarint(text, uint64(a.N)<<1)
+		n := uint64(a.N) << 1
 		if a.Shadow {
-			text[len(text)-1] |= 1 // set a bit in the last byte of N; the byte stays below 128, as the last byte of a Uvarint must
+			n |= 1 // the last bit, so that no number of units without Shadow gives the same bytes
 		}
+		text = binary.AppendUvarint(text, n)
 	}
 	sum := sha256.Sum256(text)
 	return "o" + string(sum[:])
