@@ -195,11 +195,11 @@ type change struct {
 	// The fields below are the plan, which says what to change. Each try starts a new plan.
 	set, next *ruleSet                        // the rules before and after the change
 	out, in   []*activeRule                   // the rules that the change removes, and the rules that it adds
-	commits   []func(now instant)             // called by the method commit, to change the keys of one rule; some are nil
+	commits   []func(now instant)             // each changes the keys of one rule, and is called by the method commit; some are nil
 	rates     hooks.Teller[*activeRule, Rate] // calls SetRate of custom limiters
 }
 
-// maxTries is how often edit plans a change before it gives up. It needs many tries only if SetRate of a custom limiter changes rules.
+// maxTries is how often edit plans a change before it gives up. Many tries are needed only if a custom SetRate changes rules.
 const maxTries = 100
 
 // edit makes one change of the rules, or returns an error. The function plan says what to change; it calls no user code.
@@ -261,7 +261,7 @@ func (c *change) swap(out, in *activeRule) {
 }
 
 // put plans that the new rule r takes the place of the current rule old, or comes after all rules if old is nil. It returns
-// all mistakes in r. It compares r only with rules that it may conflict with.
+// all mistakes in r. It compares r only with the rules that may be in conflict with r.
 func (c *change) put(old *activeRule, r *givenRule) error {
 	check, named := c.newCheck(), c.set.Named(r.Name)
 	if named != nil && named != old {
@@ -364,7 +364,7 @@ func (c *change) carryOver(r *givenRule) error {
 	return nil
 }
 
-// tell adds to the plan a call of SetRate(r) of the custom Limiter in old, or returns an error if it has no such method.
+// tell adds to the plan a call of SetRate(r) of the custom Limiter in old, or returns an error if the Limiter has no SetRate.
 func (c *change) tell(old *activeRule, r Rate) error {
 	if c.rates.Plan(old.Name, old, old.Limiter, old.Rate, r) {
 		return nil

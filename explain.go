@@ -21,7 +21,7 @@ type Explanation struct {
 	Request Request // the request that was explained
 
 	// Match says how the rules that enforce were found: "exact" or "prefix" by the endpoint, "default" if no other
-	// rule matches it, "named" by [Request.Rules], or "none" if no rule was found.
+	// rule matches the endpoint, "named" by [Request.Rules], or "none" if no rule was found.
 	Match string
 
 	// Pattern is the [Rule.Endpoint] that matched, if Match is "exact" or "prefix".

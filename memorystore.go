@@ -98,8 +98,8 @@ func (m *MemoryStore) Once(ctx context.Context, once Attempt, asks []Ask) (resul
 }
 
 // Settle changes the charge that each ask names to N units, as [StoreSettler] says. If it returns an error, it has
-// changed nothing. [ErrInvalidConfig] means that an ask has no Receipt or an invalid Warmup, or that its N is more than Charged
-// and its algorithm is unknown or its rate invalid. [ErrInvalidCount] means that N or Charged is negative. [ErrSettled] means
+// changed nothing. [ErrInvalidConfig] means that an ask has no Receipt or an invalid Warmup, or that an ask with an N above
+// Charged has an unknown algorithm or an invalid rate. [ErrInvalidCount] means that N or Charged is negative. [ErrSettled] means
 // that a charge by [AlgorithmInFlight] has ended. If ctx has ended, the error is that of ctx.
 func (m *MemoryStore) Settle(ctx context.Context, asks []Ask) error {
 	charges, err := m.charges(ctx, asks, func(a *Ask) error {

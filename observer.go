@@ -39,7 +39,7 @@ const (
 // makes one, however often it tries: a grant when it has its units, or a denial if it is refused.
 //
 // There is one Decision for each request; it names the rule that gave the Result, see [RateLimiter.Check]. There is
-// one more for each rule in [ModeShadow] or [ModeAdvise] that applies. If all rules that apply are in these modes, there are only theirs.
+// one more for each rule in [ModeShadow] or [ModeAdvise] that applies. If all rules that apply are in these modes, there is no other.
 type Decision struct {
 	Rule      string    // name of the rule; empty if no rule applies
 	Algorithm Algorithm // [Rule.Algorithm] of the rule named Rule

@@ -29,8 +29,8 @@ const (
 // An Override is an exception from the rules for one client or for some addresses. [RateLimiter.Override] sets it.
 //
 // For each rule, the most specific Override decides: one for the Client before one for an address, a longer prefix before
-// a shorter one, and one that names the rule before one for all rules. Of equal ones, a block comes before an exemption, and
-// an exemption before a rate. If a block decides for one of the rules, the request is denied, and no rule is asked.
+// a shorter one, and one that names the rule before one for all rules. Of equally specific ones, a block comes before an exemption,
+// and an exemption before a rate. If a block decides for one of the rules, the request is denied, and no rule is asked.
 type Override struct {
 	// Client or IP says whom the Override is for; the other one is empty. Client has at most 4096 bytes. IP is an address
 	// such as "203.0.113.9", or a prefix such as "10.0.0.0/8". If [Request.IP] is a prefix itself, a block applies if
@@ -38,8 +38,8 @@ type Override struct {
 	Client string `json:"client,omitempty"`
 	IP     string `json:"ip,omitempty"` // see Client
 
-	// Rules are the names of the rules that it is for. None means all rules: a block then also denies requests to which
-	// no rule applies.
+	// Rules are the names of the rules that the Override is for. An empty list means all rules: a block then also denies
+	// requests to which no rule applies.
 	Rules []string `json:"rules,omitempty"`
 
 	// Effect is one of the constants. The empty Effect lifts the Overrides of this Client or IP: all of them or, with
@@ -55,7 +55,7 @@ type Override struct {
 	// that time, in a call of Wait, keeps its exemption or Rate until it is served.
 	Until time.Time `json:"until,omitzero"`
 
-	// Note is a text for people, of at most 256 bytes: who has set it, and why.
+	// Note is a text for people, of at most 256 bytes: who has set the Override, and why.
 	Note string `json:"note,omitempty"`
 }
 
@@ -107,11 +107,11 @@ func (l *RateLimiter) initOverrides() error {
 
 // Override sets the Overrides in o; an Override with an empty Effect lifts others. If there is an error, nothing changes. A new
 // Override replaces the one with the same Client or IP, the same Effect and the same Rules in any order. Overrides stay when
-// the rules change. A caller of Wait whom a change concerns is decided on again, and keeps the place in the queue unless it is
-// now blocked.
+// the rules change. A caller of Wait whom a change concerns is decided on again, and keeps the place in the queue unless a block
+// now denies the request.
 //
-// Without [WithOverrides], the Overrides are those of this process, at most 65,536. With it, they are in the [Store], at most
-// 10,000, and this process obeys at once. A block also denies a retry, by [Request.ID], of a granted request.
+// Without [WithOverrides], only this process has these Overrides, at most 65,536. With that option, the [Store] has them, at
+// most 10,000, and this process obeys them at once. A block also denies a retry, by [Request.ID], of a granted request.
 //
 // If o has a mistake, the error lists all of them and matches [ErrInvalidConfig] or [ErrUnknownRule]. If the Store cannot be
 // reached, the error matches [ErrStore].

@@ -40,7 +40,7 @@ import (
 // [Rule.Additional] or in [ModeShadow] always apply as well. A request without rules is granted, with Limit and
 // Remaining -1. While rules change, a request is decided by the old rules or by the new ones, never by a mixture.
 //
-// [New] makes a RateLimiter of rules, and [NewFromConfig] of maps. It is safe for concurrent use by multiple
+// [New] makes a RateLimiter from rules, and [NewFromConfig] from maps. A RateLimiter is safe for concurrent use by multiple
 // goroutines. The zero RateLimiter grants everything.
 type RateLimiter struct {
 	set atomic.Pointer[ruleSet] // the rules that apply now; nil in the zero RateLimiter
@@ -85,7 +85,7 @@ func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*
 }
 
 // restart forgets what every key in this process has used. It is called when a clock that first showed a time outside
-// the years 1678 to 2262 shows a time within these years.
+// the years 1678 to 2262 now shows a time within these years.
 func (l *RateLimiter) restart() {
 	l.changing.Lock()
 	defer l.changing.Unlock()
@@ -173,7 +173,7 @@ func (l *RateLimiter) CheckAll(ctx context.Context, req Request, each []Result) 
 	return res, each, err
 }
 
-// Peek returns what [RateLimiter.Check] would return for req if it cost 1 in each of its units, but takes nothing, so
+// Peek returns what [RateLimiter.Check] would return for req if req cost 1 in each of its units, but takes nothing, so
 // Remaining is not reduced. Peek ignores req.ID. No [Observer] sees it, and [RuleStats] do not count it.
 func (l *RateLimiter) Peek(ctx context.Context, req Request) (Result, error) {
 	return l.check(ctx, &req, engine.ModeLook)

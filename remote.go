@@ -41,7 +41,7 @@ func newStoreCaller(set *settings, t *engine.Timeline) *storeCaller {
 	return c
 }
 
-// heldFor returns for how long a failed call of Settle with the ask is repeated: Rate.Per if it ends a running request, otherwise 0.
+// heldFor returns for how long a failed Settle of the ask is repeated: Rate.Per if the ask ends a running request, otherwise 0.
 func heldFor(a *Ask) time.Duration {
 	if a.Algorithm != AlgorithmInFlight || a.N > 0 {
 		return 0
@@ -137,7 +137,7 @@ func (c *storeCaller) refusal(r *activeRule, req *Request) (now instant, err err
 	return now, err
 }
 
-// knownDenied reports whether the store knows, without a call, that it would deny n units to req. The rule r is the only
+// knownDenied reports whether the store knows, without a call of its server, that n units for req are denied. The rule r is the only
 // one that applies to req. If the result is true, knownDenied has counted the denial and written it to res.
 func (c *storeCaller) knownDenied(r *activeRule, req *Request, n int64, res *Result) bool {
 	if c.denier == nil || len(r.Tiers) > 0 {

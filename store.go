@@ -151,7 +151,7 @@ type StoreReplayer interface {
 // not answer, a [RateLimiter] goes on to call the Store for the others.
 type StorePartitioner interface {
 	// Part returns the number of the part that holds the state of the ask: 0 to 63. Of any other number, the lowest
-	// six bits count. It must be quick: it is called for each ask. It may use only Rule, Key, Algorithm and Client.
+	// six bits count. Part is called for each ask, so it must be quick. It may use only Rule, Key, Algorithm and Client.
 	Part(a Ask) int
 }
 
