@@ -33,9 +33,9 @@ const (
 // Bound: a key never holds more than Requests units if no work lasts longer than Per. A key serves at most 65,536 requests at
 // once.
 //
-// Such a rule applies only to [RateLimiter.Reserve] and [RateLimiter.ReserveWait], because only their [Reservation]
-// can free the units early; [RuleStats.Unheld] counts the requests by other calls. RetryAfter is an upper bound: the time until enough units
-// are free if no request ends early. All rates of the rule have the same Per. No constructor makes a limiter with this algorithm.
+// Such a rule applies only to [RateLimiter.Reserve] and [RateLimiter.ReserveWait], because only their [Reservation] can free
+// the units early; [RuleStats.Unheld] counts the requests by other calls. RetryAfter is an upper bound: the time until enough
+// units are free if no request ends early. All rates of the rule have the same Per. No constructor makes a limiter with this algorithm.
 const AlgorithmInFlight Algorithm = "InFlight"
 
 // Algorithms returns the names of the five algorithms of this package: the two buckets, then the three with windows.

@@ -43,8 +43,8 @@ func combine(rules []*activeRule, parts []engine.Part, passes bool, req *Request
 }
 
 // combineUnits finds the binding rule if the rules have several Units. It first chooses a Unit. For a denied request, this is
-// the Unit of rules[first]. For a granted one, it is "" if a rule counts requests, and otherwise the first Unit in costs that
-// a rule counts. Only a rule with this Unit can be binding. left is the smallest number of units left in all rules with it.
+// the Unit of rules[first]. For a granted one, the Unit is "" if a rule counts requests, and otherwise the first Unit in costs
+// that a rule counts. Only a rule with this Unit can be binding. left is the smallest number of units left in all rules with it.
 func combineUnits(rules []*activeRule, parts []engine.Part, passes bool, costs []Cost, first int) (binding int, left uint64) {
 	counts := func(unit string) bool {
 		for i, r := range rules[:len(parts)] {

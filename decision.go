@@ -36,7 +36,7 @@ type decision struct {
 	waiting       waitline.Request // identifies the request, its keys, and the queue in which it waits; set by gather
 	memoryLine    keytable.Hash    // identifies the queue for the keys of all rules except the one with a custom limiter
 	byResolve     []*activeRule    // in a dry run: the rules in the field exempt that Resolve, or an override, has exempted
-	noStrike      bool             // true if a denial must not count for a Penalty, because this request or others before it wait
+	noStrike      bool             // true if a denial must not count for a Penalty: this request waits, or others wait before it
 	held          bool             // whether Wait has charged all rules but the one with a custom limiter
 	parts         []engine.Part    // the answers of the rules, in the order of the field rules
 	origins       []origin         // what gave the answer of each rule, in the order of the field rules

@@ -173,7 +173,7 @@ func (e *Explanation) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// explainRule explains the rule r at the time at. i is the index of r in the list of d.rules, d.exempt and d.unasked.
+// explainRule explains the rule r at the time at. i is the index of r in d.rules, d.exempt and d.unasked joined.
 func explainRule(ctx context.Context, d *decision, r *activeRule, i int, at time.Time) RuleExplanation {
 	x := RuleExplanation{
 		Name: r.Name, Match: matchOf(d, r), Pattern: r.Endpoint, KeyType: r.Key, Key: r.key.text(&d.request),

@@ -111,7 +111,7 @@ func reasonOf(p *engine.Part, o *origin) Reason {
 // verdicts holds the answers of all rules for one request, for the observer.
 type verdicts struct {
 	parts   []engine.Part
-	origins []origin // what answered for each part; nil if the next field says what answered for all parts
+	origins []origin // what answered for each part; nil if the field by says what answered for all parts
 	by      answerer
 	now     instant // the time of the decision
 	ruled   bool    // whether an override blocks the request, or exempts it from a rule

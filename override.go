@@ -195,14 +195,14 @@ func setOverrides(b *override.Board, layer override.Layer, o []Override) error {
 	return nil
 }
 
-// checkOverrides returns all mistakes in the given Overrides, which code or a file (layer says which) wants to set in l when l
-// has the rules of the given set.
+// checkOverrides returns all mistakes in the given Overrides, which are to be set in l for the rules in set. The layer says whether
+// they come from code or from a file.
 func checkOverrides(l *RateLimiter, set *ruleSet, layer override.Layer, all []Override) error {
 	in := mirror.To[[]override.Override](all)
 	if field, value, reason := override.CheckList(in, layer); field != "" {
 		return &ConfigError{field, value, reason}
 	}
-	var now time.Time // zero for a file, so that no Override has ended yet: ended ones in a file are no error
+	var now time.Time // zero for a file, so that no Override counts as ended: in a file, an ended one is no error
 	if layer != override.File {
 		now = l.overrides.Time()
 	}
@@ -295,7 +295,7 @@ func strike(d *decision) {
 }
 
 // pardon ends the running blocks of the clients and addresses that the given Overrides name; all have EffectPardon. In a
-// store, it can end only the blocks of keys that are made of the client alone, or of the address alone.
+// store, pardon can end only the blocks of keys that are made of the client alone, or of the address alone.
 func pardon(ctx context.Context, l *RateLimiter, all []Override) error {
 	var asks []Ask
 	var here []func() // pardon in this process
@@ -310,7 +310,7 @@ func pardon(ctx context.Context, l *RateLimiter, all []Override) error {
 				continue
 			}
 			asks = append(asks, r.ask(&Request{Client: whom.Client, IP: whom.IP}, r.Rate))
-			if given := all[i].IP; given != whom.IP { // the key may have the address as the Override spells it
+			if given := all[i].IP; given != whom.IP { // the key may have the address in the spelling of the Override
 				asks = append(asks, r.ask(&Request{IP: given}, r.Rate))
 			}
 		}

@@ -189,7 +189,7 @@ func (w Warmup) validate() error { return joinFaults(ruleconfig.Warmup(w).Faults
 //
 // A denial by the rule is a strike. If a key has After strikes within the time Within, it is blocked for the time For: all
 // its requests are denied, with [ReasonPenalty]. While a key is blocked, denials are no strikes, so a client who goes on
-// sending is not blocked for longer. Not every denial is a strike: only one by the key's own state, of a request that does
+// sending is not blocked for longer. A denial is a strike only if the key's own state denies, and the request does
 // not wait. A denial because others wait, a denial by a [FailurePolicy], and the repeated answer of a retry are no strikes.
 //
 // [RateLimiter.Reset] ends the block of a key, and so does an [Override] with [EffectPardon].

@@ -219,7 +219,7 @@ func (l *RateLimiter) StoreStats() (s StoreStats) {
 // Callers that wait for these keys are served as if they came now, in their order.
 //
 // Reset looks at the rules that apply to a request for req.Endpoint, or that req.Rules names. If req has
-// neither, Reset looks at all rules. For these rules, it resets
+// no Endpoint and no Rules, Reset looks at all rules. For these rules, Reset resets
 //
 //   - the keys that are made of req.Client, req.IP or req.Attrs, alone or with req.Endpoint;
 //   - the keys that the request shares with others, by [KeyEndpoint] and [KeyGlobal], only if req.Rules names the rule.

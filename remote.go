@@ -99,7 +99,7 @@ func (c *storeCaller) activate(a, old *activeRule) (commit func(now instant), er
 	return nil, nil
 }
 
-// partOf returns which part of the store holds the state of the rule r for req: one bit of the result is set.
+// partOf returns the part of the store that holds the state of the rule r for req, as a number with only that part's bit set.
 func (c *storeCaller) partOf(r *activeRule, req *Request, rate Rate) uint64 {
 	if !c.HasParts() {
 		return 1 // what PartsOf would return, but the text of the key need not be made
@@ -128,7 +128,7 @@ func (r *activeRule) ask(req *Request, rate Rate) Ask {
 }
 
 // refusal returns the error with which the circuit breakers at present refuse a call for req, to which only the rule r
-// applies. The error is nil if they may permit the call. The first result is the time, or 0 if the clock was not read.
+// applies. The error is nil if the breakers may permit the call. The first result is the time, or 0 if the clock was not read.
 func (c *storeCaller) refusal(r *activeRule, req *Request) (now instant, err error) {
 	if c.Breakers.Refusing() {
 		now = c.time.Now()

@@ -84,7 +84,7 @@ type Rule struct {
 
 	// Warmup makes the limit of a new key lower at first. A rule with a Limiter cannot have a Warmup. A rate from Tiers
 	// or Resolve with fewer Requests than Warmup.From is the full limit from the beginning. If a change of the rule only
-	// changes the Warmup, each key continues its warm-up. If it adds or removes the Warmup, all keys start as new keys.
+	// changes the Warmup, each key continues its warm-up. If a change adds or removes the Warmup, all keys start as new.
 	Warmup Warmup
 
 	// Penalty blocks a key for some time after many denials. A rule with a Limiter or with [AlgorithmInFlight] cannot have

@@ -95,7 +95,7 @@ func (w *ruleWait) moves(line keytable.Hash) bool {
 }
 
 // ask tries once to take the units. If the caller has to wait, it returns the denial; otherwise it returns nil and sets
-// the answer in w. If newcomer is set and callers wait already, it calls neither the store nor the custom limiter.
+// the answer in w. If newcomer is set and callers wait already, ask calls neither the store nor the custom limiter.
 func (w *ruleWait) ask(newcomer bool) *waitline.Denial {
 	l := w.limiter
 	w.res, w.err = Result{}, nil
@@ -134,7 +134,7 @@ func (w *ruleWait) ask(newcomer bool) *waitline.Denial {
 	return w.outcome(d, patience, newcomer)
 }
 
-// outcome stores the decision d as the answer of Wait. If the caller has to wait, it returns the denial instead.
+// outcome stores the decision d as the answer of Wait. If the caller has to wait, outcome returns the denial instead.
 func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *waitline.Denial {
 	l, res := w.limiter, &w.res
 	now, wait := d.Now, time.Duration(0)
