@@ -104,7 +104,7 @@ func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
 // Replace changes nothing and returns an error that lists everything that is wrong and matches [ErrInvalidConfig].
 //
 // If a new rule has the name, the Algorithm and the Key of an old rule, its keys keep what they have used, and a new
-// Rate takes effect as by [RateLimiter.UpdateRate]. This also holds for a rule with a custom [Limiter] if the old rule
+// Rate takes effect as with [RateLimiter.UpdateRate]. This also holds for a rule with a custom [Limiter] if the old rule
 // had the same Limiter. The keys of all other rules start as if they had never been used.
 func (l *RateLimiter) Replace(rules []Rule, defaultRule *Rule) error {
 	return l.edit(func(c *change) error { return c.replace(allGiven(rules, defaultRule)) })

@@ -103,7 +103,7 @@ func (f *Factory) Register(algorithm string, build BuildFunc) error {
 // Create ignores the other fields that the config of a rule may have, see [DecodeRules]. But a warmup or a penalty is an
 // error, because only a rule can have one. An unknown field is an error too.
 //
-// If f has the option [WithStore], the limiter needs a name: the field "name" or, if there is none, that of [WithName].
+// If f has the option [WithStore], the limiter needs a name: the field "name" or, if there is none, the name from [WithName].
 // It then shares its state with all limiters of that name in the [Store].
 //
 // The error lists everything that is wrong with config and with the options of f, and matches [ErrInvalidConfig].

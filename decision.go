@@ -30,7 +30,7 @@ type decision struct {
 	named         []*activeRule    // memory for the list in the field rules; unused while that list is one that many requests share
 	exempt        []*activeRule    // rules that apply, but do not limit the request; the field rules does not list them
 	ruled         override.Ruling  // what overrides say about the request
-	unasked       []*activeRule    // rules that do not count the request: it has no cost in their Unit, or they count only reservations
+	unasked       []*activeRule    // rules that do not count the request: the request lacks their Unit, or they count only reservations
 	resolvedRates map[string]Rate  // rates that an earlier try got from Resolve, by rule name; nil if Resolve must be called
 	spots         []engine.Spot    // the keys in this process and their answers; used only while callers wait for one of these keys
 	waiting       waitline.Request // identifies the request, its keys, and the queue in which it waits; set by gather

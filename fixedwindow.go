@@ -122,7 +122,7 @@ func (c *fixedWindowConfig) StepYoung(
 	return v, 0
 }
 
-// count adds n units to those that are used in the window that contains the instant now.
+// count adds n units to the used units of the window that contains the instant now.
 func (c *fixedWindowConfig) count(s *fixedWindowState, now instant, used, n int64) {
 	if s.used = used + n; used == 0 || !c.FromFirst() {
 		s.last = now

@@ -46,7 +46,7 @@ type Override struct {
 	// Rules, those that have the same Rules. Overrides from a file stay: remove them from the file.
 	Effect string `json:"effect,omitempty"`
 
-	// Rate is the limit of each key, for EffectRate. It applies to those of the Rules whose keys belong to one client (for
+	// Rate is the limit of each key, for EffectRate. It applies only to rules whose keys belong to one client (for
 	// a Client) or to one address (for an IP). For a rule that counts in windows, it must have the Per of that rule. If a change
 	// of a rule makes the Rate unfit for that rule, the Override has no effect on this rule.
 	Rate Rate `json:"rate,omitzero"`
@@ -152,8 +152,8 @@ func (l *RateLimiter) ReloadOverrides(o ...Override) error {
 	return setOverrides(&l.overrides, override.File, o)
 }
 
-// Overrides returns all Overrides that have not ended, also those of other processes and of files, in the order of the
-// clients and then the addresses. IPv4 addresses in IPv6 are written as IPv4. The error is that of the [Store].
+// Overrides returns all Overrides that have not ended, including those that other processes or files have set, in the order of
+// the clients and then the addresses. IPv4 addresses in IPv6 are written as IPv4. The error is that of the [Store].
 func (l *RateLimiter) Overrides(ctx context.Context) ([]Override, error) {
 	if ctx = orBackground(ctx); l.overrides.Source != nil {
 		if err := l.overrides.Read(ctx); err != nil {

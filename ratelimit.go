@@ -35,8 +35,8 @@ import (
 //   - [RateLimiter.SetRule] adds a rule or replaces the one with its name; [RateLimiter.SetConfig] reads it from a map.
 //   - [RateLimiter.Replace] replaces all rules; [RateLimiter.Reload] reads them from maps.
 //
-// The rules for a request are those whose [Rule.Endpoint] equals its endpoint. If there are none, they are those with
-// the longest prefix of its endpoint, and if there are none of these either, the default rule. Rules that are
+// The rules whose [Rule.Endpoint] equals the endpoint of a request apply to the request. If there are none, the rules with the
+// longest prefix of the endpoint apply. If there are none of these either, the default rule applies. Rules that are
 // [Rule.Additional] or in [ModeShadow] always apply as well. A request without rules is granted, with Limit and
 // Remaining -1. While rules change, a request is decided by the old rules or by the new ones, never by a mixture.
 //
@@ -156,7 +156,7 @@ func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err e
 // grant it has Allowed set, and Remaining is not reduced, because nothing was taken. If another rule denies the request,
 // CheckAll calls Take of a custom [Limiter] with 0 units, and the Limiter answers as for one unit. If Take fails, the
 // rule's [FailurePolicy] answers, and [RuleStats] count the error. If callers already wait for a [Store] or a custom
-// Limiter with the same keys, CheckAll calls neither: all rules but the one that denies have Limit and Remaining -1.
+// Limiter with the same keys, CheckAll does not call them: all rules but the one that denies have Limit and Remaining -1.
 //
 // If Check would return the zero Result with an error, CheckAll appends nothing.
 func (l *RateLimiter) CheckAll(ctx context.Context, req Request, each []Result) (res Result, all []Result, err error) {

@@ -262,7 +262,7 @@ func inLockOrder(rules []*activeRule) {
 	})
 }
 
-// asked returns those of the rules that apply to req. It writes them to the array of the caller, so that nothing is allocated.
+// asked returns the rules among the given ones that apply to req. It writes them to the caller's array, so it allocates nothing.
 func (req *Request) asked(rules []*activeRule, some *[maxPlain]*activeRule) []*activeRule {
 	n := 0
 	for _, r := range rules {

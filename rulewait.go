@@ -94,7 +94,7 @@ func (w *ruleWait) moves(line keytable.Hash) bool {
 	return err != nil || d.ruled.Block != nil || d.waiting.Set != line || !d.denies() || !w.limiter.needsCall(d)
 }
 
-// ask tries once to take the units. If the caller has to wait, it returns the denial; otherwise it returns nil and sets
+// ask tries once to take the units. If the caller has to wait, ask returns the denial; otherwise it returns nil and sets
 // the answer in w. If newcomer is set and callers wait already, ask calls neither the store nor the custom limiter.
 func (w *ruleWait) ask(newcomer bool) *waitline.Denial {
 	l := w.limiter

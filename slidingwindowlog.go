@@ -117,7 +117,7 @@ func (c *slidingLogConfig) StepYoung(
 	return v, 0
 }
 
-// Carry converts the state s from the interval of the old configuration (from) to that of the new one (c). It removes
+// Carry converts the state s from the interval of the old configuration (from) to that of the new one (c). Carry removes
 // entries that are older than the old interval, so that they do not count again in a longer interval.
 func (c *slidingLogConfig) Carry(s *slidingLogState, from *slidingLogConfig, now instant) {
 	if c.per == from.per {
