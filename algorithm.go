@@ -33,9 +33,9 @@ const (
 // Bound: a key never holds more than Requests units if no work lasts longer than Per. A key serves at most 65,536 requests at
 // once.
 //
-// Such a rule applies only to [RateLimiter.Reserve] and [RateLimiter.ReserveWait], because no other call can end what
-// it holds; [RuleStats.Unheld] counts the requests by other calls. RetryAfter is an upper bound: the time until enough units
-// are free if no request ends early. All rates of the rule have the same Per. No constructor makes a limiter with this algorithm.
+// Such a rule applies only to [RateLimiter.Reserve] and [RateLimiter.ReserveWait], because only their [Reservation] can free
+// the units early; [RuleStats.Unheld] counts the requests by other calls. RetryAfter is an upper bound: the time until enough
+// units are free if no request ends early. All rates of the rule have the same Per. No constructor makes a limiter with this algorithm.
 const AlgorithmInFlight Algorithm = "InFlight"
 
 // Algorithms returns the names of the five algorithms of this package: the two buckets, then the three with windows.
@@ -69,7 +69,7 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 // returned as math.MaxInt. For an interval that excludes its first or last instant, subtract one nanosecond from d.
 //
 // With a calendar as its [Rate.Window], the number is a bound that is not always reached: Requests times the most windows
-// that such an interval can touch. With "first", it is reached if Requests is 1 or the unit that began a window is given back.
+// that such an interval can touch. With "first", it is reached if Requests is 1, or if the first unit of a window is given back.
 //
 // MaxIn returns 0 if r is not a valid rate of the algorithm or d is negative. It returns -1 if no limit is known: for
 // [Unlimited], for a custom algorithm, and for [AlgorithmInFlight]. An empty Algorithm is [AlgorithmTokenBucket].

@@ -24,7 +24,7 @@ func (l *RateLimiter) AddRule(r Rule) error {
 }
 
 // SetRule puts the rule r in the place of the rule with the same name or, if there is none, adds r after all rules. As with
-// [RateLimiter.Replace], the keys of the rule keep what they have used if Algorithm and Key stay the same. If the default
+// [RateLimiter.Replace], the keys of the rule keep what they have used if Algorithm, Key and Unit stay the same. If the default
 // rule has that name, r becomes the default rule. If r is invalid, SetRule changes nothing, and the error matches [ErrInvalidConfig].
 func (l *RateLimiter) SetRule(r Rule) error {
 	return l.edit(func(c *change) error { return c.setRule(given("rule", r, false)) })
@@ -103,8 +103,8 @@ func (l *RateLimiter) UpdateRate(rule string, r Rate) error {
 // Replace replaces all rules and the default rule by the given ones. If anything is wrong with the given rules,
 // Replace changes nothing and returns an error that lists everything that is wrong and matches [ErrInvalidConfig].
 //
-// If a new rule has the name, the Algorithm and the Key of an old rule, its keys keep what they have used, and a new
-// Rate takes effect as by [RateLimiter.UpdateRate]. This also holds for a rule with a custom [Limiter] if the old rule
+// If a new rule has the name, the Algorithm, the Key and the Unit of an old rule, its keys keep what they have used, and a new
+// Rate takes effect as with [RateLimiter.UpdateRate]. This also holds for a rule with a custom [Limiter] if the old rule
 // had the same Limiter. The keys of all other rules start as if they had never been used.
 func (l *RateLimiter) Replace(rules []Rule, defaultRule *Rule) error {
 	return l.edit(func(c *change) error { return c.replace(allGiven(rules, defaultRule)) })
@@ -195,11 +195,11 @@ type change struct {
 	// The fields below are the plan, which says what to change. Each try starts a new plan.
 	set, next *ruleSet                        // the rules before and after the change
 	out, in   []*activeRule                   // the rules that the change removes, and the rules that it adds
-	commits   []func(now instant)             // called by the method commit, to change the keys of one rule; some are nil
+	commits   []func(now instant)             // each changes the keys of one rule, and is called by the method commit; some are nil
 	rates     hooks.Teller[*activeRule, Rate] // calls SetRate of custom limiters
 }
 
-// maxTries is how often edit plans a change before it gives up. It needs many tries only if SetRate of a custom limiter changes rules.
+// maxTries is how often edit plans a change before it gives up. Many tries are needed only if a custom SetRate changes rules.
 const maxTries = 100
 
 // edit makes one change of the rules, or returns an error. The function plan says what to change; it calls no user code.
@@ -261,7 +261,7 @@ func (c *change) swap(out, in *activeRule) {
 }
 
 // put plans that the new rule r takes the place of the current rule old, or comes after all rules if old is nil. It returns
-// all mistakes in r. It compares r only with rules that it may conflict with.
+// all mistakes in r. It compares r only with the rules that may be in conflict with r.
 func (c *change) put(old *activeRule, r *givenRule) error {
 	check, named := c.newCheck(), c.set.Named(r.Name)
 	if named != nil && named != old {
@@ -364,7 +364,7 @@ func (c *change) carryOver(r *givenRule) error {
 	return nil
 }
 
-// tell adds to the plan a call of SetRate(r) of the custom Limiter in old, or returns an error if it has no such method.
+// tell adds to the plan a call of SetRate(r) of the custom Limiter in old, or returns an error if the Limiter has no SetRate.
 func (c *change) tell(old *activeRule, r Rate) error {
 	if c.rates.Plan(old.Name, old, old.Limiter, old.Rate, r) {
 		return nil

@@ -16,11 +16,11 @@ import (
 )
 
 // DecodeRules reads rules from maps, such as those that encoding/json or a YAML decoder makes of a file. It returns the
-// rules in configs, in their order, and the rule in defaultConfig, or nil if that is nil. Having no rule is an error.
+// rules in configs, in their order, and the rule in defaultConfig, or nil if defaultConfig is nil. It is an error if there is no rule.
 //
-// The map of a [Rule] has the fields algorithm and algoConfig, and may have endpoint, name, key, mode, additional,
+// The map of a [Rule] has the fields algorithm and algoConfig, and may have endpoint, name, key, unit, mode, additional,
 // tiers, warmup, penalty and onStoreError. Instead of an algoConfig, the map of the rule may have the fields of the algoConfig
-// itself. Names are compared without regard to case, "_" and "-". Any other field is an error, as is one given twice.
+// itself. Names are compared without regard to case, "_" and "-". Any other field is an error, and so is a field that is given twice.
 //
 // [NewFromConfig] makes a [RateLimiter] from the same maps in one step. DecodeRules is for a caller that adds code to
 // the rules first, such as [Rule.Resolve], and then calls [New]. Two options have an effect here: the maps may name the
@@ -103,7 +103,7 @@ func (f *Factory) Register(algorithm string, build BuildFunc) error {
 // Create ignores the other fields that the config of a rule may have, see [DecodeRules]. But a warmup or a penalty is an
 // error, because only a rule can have one. An unknown field is an error too.
 //
-// If f has the option [WithStore], the limiter needs a name: the field "name" or, if there is none, that of [WithName].
+// If f has the option [WithStore], the limiter needs a name: the field "name" or, if there is none, the name from [WithName].
 // It then shares its state with all limiters of that name in the [Store].
 //
 // The error lists everything that is wrong with config and with the options of f, and matches [ErrInvalidConfig].

@@ -67,7 +67,7 @@ func endCharge(ctx context.Context, l *RateLimiter, d *decision, committed bool,
 	return err
 }
 
-// revokeDry is for a dry run in which the custom limiter has not granted. Other rules get the answers without charges.
+// revokeDry is called if the custom limiter denies d, a dry run. It sets the answers of all other rules as if nothing was charged.
 func revokeDry(d *decision) {
 	for i := range d.parts {
 		switch p := &d.parts[i]; {

@@ -27,16 +27,16 @@ type decision struct {
 	watch   engine.Stopwatch // started if there is an observer
 
 	rules         []*activeRule    // sorted by inLockOrder: a rule with a custom limiter comes last
-	named         []*activeRule    // memory for the field rules; unused while the field rules has a list that many requests share
+	named         []*activeRule    // memory for the list in the field rules; unused while that list is one that many requests share
 	exempt        []*activeRule    // rules that apply, but do not limit the request; the field rules does not list them
 	ruled         override.Ruling  // what overrides say about the request
-	unasked       []*activeRule    // rules that do not count the request: it has no cost in their Unit, or they count only reservations
+	unasked       []*activeRule    // rules that do not count the request: the request lacks their Unit, or they count only reservations
 	resolvedRates map[string]Rate  // rates that an earlier try got from Resolve, by rule name; nil if Resolve must be called
 	spots         []engine.Spot    // the keys in this process and their answers; used only while callers wait for one of these keys
 	waiting       waitline.Request // identifies the request, its keys, and the queue in which it waits; set by gather
 	memoryLine    keytable.Hash    // identifies the queue for the keys of all rules except the one with a custom limiter
 	byResolve     []*activeRule    // in a dry run: the rules in the field exempt that Resolve, or an override, has exempted
-	noStrike      bool             // true if a denial must not count for a Penalty, because this request or others before it wait
+	noStrike      bool             // true if a denial must not count for a Penalty: this request waits, or others wait before it
 	held          bool             // whether Wait has charged all rules but the one with a custom limiter
 	parts         []engine.Part    // the answers of the rules, in the order of the field rules
 	origins       []origin         // what gave the answer of each rule, in the order of the field rules

@@ -28,7 +28,7 @@ var (
 	ErrStore = errors.New("ratelimit: store failed")
 
 	// ErrNotReset is matched by the error of a Reset that could not reset a key. Either the request has no key that can be
-	// reset, or the limiter is full, and the budget that the key shares with other keys denies it; see [WithMaxKeys].
+	// reset, or the limiter is full, and the budget that the key shares with other keys has no unit left; see [WithMaxKeys].
 	ErrNotReset = errors.New("ratelimit: not reset")
 
 	// ErrSettled is returned by a second Settle of a [Reservation].

@@ -21,7 +21,7 @@ type Explanation struct {
 	Request Request // the request that was explained
 
 	// Match says how the rules that enforce were found: "exact" or "prefix" by the endpoint, "default" if no other
-	// rule matches it, "named" by [Request.Rules], or "none" if no rule was found.
+	// rule matches the endpoint, "named" by [Request.Rules], or "none" if no rule was found.
 	Match string
 
 	// Pattern is the [Rule.Endpoint] that matched, if Match is "exact" or "prefix".
@@ -173,7 +173,7 @@ func (e *Explanation) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// explainRule explains the rule r at the time at. i is the index of r in the list of d.rules, d.exempt and d.unasked.
+// explainRule explains the rule r at the time at. i is the index of r in d.rules, d.exempt and d.unasked joined.
 func explainRule(ctx context.Context, d *decision, r *activeRule, i int, at time.Time) RuleExplanation {
 	x := RuleExplanation{
 		Name: r.Name, Match: matchOf(d, r), Pattern: r.Endpoint, KeyType: r.Key, Key: r.key.text(&d.request),

@@ -11,16 +11,16 @@ import (
 
 // A FixedWindow is a [Limiter] that counts the units of each key in windows of length [Rate.Per] and grants
 // [Rate.Requests] units in each window. The windows begin at multiples of Per since the Unix epoch. With a [Rate.Window],
-// they are those of a calendar, or begin with the first use.
+// the windows are the days, weeks, months or years of a calendar, or each begins with the first use.
 //
 // Bound: a key is granted at most Requests units in each window. In an interval of length Per that lies in two windows,
-// it is granted at most 2·Requests units: so many if its requests come just before and just after a boundary.
+// a key is granted at most 2·Requests units: Requests of them just before the boundary, and Requests just after it.
 //
 // Memory: 32 bytes per key, and at most 26 bytes more per key for the table that holds the keys.
 //
 // At a boundary, the count of every key starts again from zero. That instant is the same for all keys and processes,
-// except with the Window "first". The edges of a calendar follow the wall clock of the machine, within a second if that
-// is set. Then a window may last longer or shorter; a clock that is set back by an hour or more begins a window again.
+// except with the Window "first". The windows of a calendar follow the wall clock of the machine: if the clock is set, they
+// change within a second, and one may be longer or shorter. If it is set back by an hour or more, a window begins again.
 //
 // Choose a FixedWindow for a limit that people know by the clock, such as 1000 a day, if twice the limit around a
 // boundary does no harm. Otherwise choose a [SlidingWindowCounter] or a [SlidingWindowLog].
@@ -63,8 +63,8 @@ func newFixedWindowConfig(r Rate, t *engine.Timeline) (*fixedWindowConfig, error
 
 // fixedWindowState is the state of one key. The zero state has used nothing.
 type fixedWindowState struct {
-	// last is when the last unit was granted or, if windows begin with the first use, when the last window began. It never
-	// decreases, also if all units are given back: else a window could begin before another, and take back its units.
+	// last is when the last unit was granted or, if windows begin with the first use, when the last window began. It never decreases,
+	// even if all units are given back: otherwise units returned to an earlier window could be subtracted from a later one.
 	last instant
 	used int64 // units granted in the window that contains the instant last
 }
@@ -122,7 +122,7 @@ func (c *fixedWindowConfig) StepYoung(
 	return v, 0
 }
 
-// count adds n units to those that are used in the window that contains the instant now.
+// count adds n units to the used units of the window that contains the instant now.
 func (c *fixedWindowConfig) count(s *fixedWindowState, now instant, used, n int64) {
 	if s.used = used + n; used == 0 || !c.FromFirst() {
 		s.last = now

@@ -12,7 +12,7 @@ import (
 // key, and [Rate.Requests] units leave it every [Rate.Per]. [Result.Delay] says for how long the caller should hold a
 // granted request; [LeakyBucket.Wait] holds it for the caller.
 //
-// Bound: in any closed interval of length T, a key is granted at most Burst + T·Requests/Per units, as by a
+// Bound: in any closed interval of length T, a key is granted at most Burst + T·Requests/Per units, as with a
 // [TokenBucket]. If callers hold each request for its Delay, then after a request for n units, the next request
 // leaves at least n·Per/Requests later, less at most 1 ns by rounding. The roundings do not add up.
 //

@@ -185,7 +185,7 @@ func (k *keyed[S, C]) decideBehind(key string, n int64, charge bool) (v engine.V
 		if _, denied := k.waiters.Deny(h, spots[:], charge); denied {
 			return spots[0].Verdict, 0
 		}
-		v, delay, queued = k.engine.Decide(key, n, charge) // not denied: no caller waits for the key any more
+		v, delay, queued = k.engine.Decide(key, n, charge) // Deny did not deny: no caller waits for the key any more
 	}
 	return v, delay
 }

@@ -98,8 +98,8 @@ func (m *MemoryStore) Once(ctx context.Context, once Attempt, asks []Ask) (resul
 }
 
 // Settle changes the charge that each ask names to N units, as [StoreSettler] says. If it returns an error, it has
-// changed nothing. [ErrInvalidConfig] means that an ask has no Receipt or an invalid Warmup, or that its N is more than Charged
-// and its algorithm is unknown or its rate invalid. [ErrInvalidCount] means that N or Charged is negative. [ErrSettled] means
+// changed nothing. [ErrInvalidConfig] means that an ask has no Receipt or an invalid Warmup, or that an ask with an N above
+// Charged has an unknown algorithm or an invalid rate. [ErrInvalidCount] means that N or Charged is negative. [ErrSettled] means
 // that a charge by [AlgorithmInFlight] has ended. If ctx has ended, the error is that of ctx.
 func (m *MemoryStore) Settle(ctx context.Context, asks []Ask) error {
 	charges, err := m.charges(ctx, asks, func(a *Ask) error {
@@ -200,7 +200,7 @@ func (m *MemoryStore) charges(ctx context.Context, asks []Ask, check func(a *Ask
 		}
 		warmup := a.Warmup.engine()
 		if warmup != nil {
-			warmup.Raise = true // raise From if it is too small for this Rate: Accepts may not have seen the Rate
+			warmup.Raise = true // raise From if From is too small for this Rate, which Accepts may not have checked
 		}
 		charges[i] = engine.Charge{Rule: a.Rule, Algorithm: string(a.Algorithm), Key: a.Key, Rate: engine.Rate(a.Rate.data()), Warmup: warmup,
 			N: int64(a.N), Charged: int64(a.Charged), Shadow: a.Shadow, Look: a.Look, ID: a.Receipt, HoldFor: a.HoldFor,

@@ -39,7 +39,7 @@ const (
 // makes one, however often it tries: a grant when it has its units, or a denial if it is refused.
 //
 // There is one Decision for each request; it names the rule that gave the Result, see [RateLimiter.Check]. There is
-// one more for each rule in [ModeShadow] or [ModeAdvise] that applies. If all rules that apply are in these modes, there are only theirs.
+// one more for each rule in [ModeShadow] or [ModeAdvise] that applies. If all rules that apply are in these modes, there is no other.
 type Decision struct {
 	Rule      string    // name of the rule; empty if no rule applies
 	Algorithm Algorithm // [Rule.Algorithm] of the rule named Rule
@@ -111,7 +111,7 @@ func reasonOf(p *engine.Part, o *origin) Reason {
 // verdicts holds the answers of all rules for one request, for the observer.
 type verdicts struct {
 	parts   []engine.Part
-	origins []origin // what answered for each part; nil if the next field says what answered for all parts
+	origins []origin // what answered for each part; nil if the field by says what answered for all parts
 	by      answerer
 	now     instant // the time of the decision
 	ruled   bool    // whether an override blocks the request, or exempts it from a rule

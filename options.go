@@ -112,7 +112,7 @@ func WithFactory(f *Factory) Option {
 }
 
 // WithOverrides makes a limiter keep its [Override] list in the [Store], for all limiters with the same name there, and
-// obey that list. Other processes that decide read the list once a second, in the background, and then obey its changes.
+// obey that list. Each process that decides requests reads the list once a second, in the background, and then obeys its changes.
 // If the Store cannot be reached, the last copy of the list holds. The option has no effect outside a [RateLimiter].
 func WithOverrides() Option { return func(s *settings) { s.overrides = true } }
 

@@ -29,8 +29,8 @@ const (
 // An Override is an exception from the rules for one client or for some addresses. [RateLimiter.Override] sets it.
 //
 // For each rule, the most specific Override decides: one for the Client before one for an address, a longer prefix before
-// a shorter one, and one that names the rule before one for all rules. Of equal ones, a block comes before an exemption, and
-// an exemption before a rate. If a block decides for one of the rules, the request is denied, and no rule is asked.
+// a shorter one, and one that names the rule before one for all rules. Of equally specific ones, a block comes before an exemption,
+// and an exemption before a rate. If a block decides for one of the rules, the request is denied, and no rule is asked.
 type Override struct {
 	// Client or IP says whom the Override is for; the other one is empty. Client has at most 4096 bytes. IP is an address
 	// such as "203.0.113.9", or a prefix such as "10.0.0.0/8". If [Request.IP] is a prefix itself, a block applies if
@@ -38,15 +38,15 @@ type Override struct {
 	Client string `json:"client,omitempty"`
 	IP     string `json:"ip,omitempty"` // see Client
 
-	// Rules are the names of the rules that it is for. None means all rules: a block then also denies requests to which
-	// no rule applies.
+	// Rules are the names of the rules that the Override is for. An empty list means all rules: a block then also denies
+	// requests to which no rule applies.
 	Rules []string `json:"rules,omitempty"`
 
 	// Effect is one of the constants. The empty Effect lifts the Overrides of this Client or IP: all of them or, with
 	// Rules, those that have the same Rules. Overrides from a file stay: remove them from the file.
 	Effect string `json:"effect,omitempty"`
 
-	// Rate is the limit of each key, for EffectRate. It applies to those of the Rules whose keys belong to one client (for
+	// Rate is the limit of each key, for EffectRate. It applies only to rules whose keys belong to one client (for
 	// a Client) or to one address (for an IP). For a rule that counts in windows, it must have the Per of that rule. If a change
 	// of a rule makes the Rate unfit for that rule, the Override has no effect on this rule.
 	Rate Rate `json:"rate,omitzero"`
@@ -55,7 +55,7 @@ type Override struct {
 	// that time, in a call of Wait, keeps its exemption or Rate until it is served.
 	Until time.Time `json:"until,omitzero"`
 
-	// Note is a text for people, of at most 256 bytes: who has set it, and why.
+	// Note is a text for people, of at most 256 bytes: who has set the Override, and why.
 	Note string `json:"note,omitempty"`
 }
 
@@ -107,11 +107,11 @@ func (l *RateLimiter) initOverrides() error {
 
 // Override sets the Overrides in o; an Override with an empty Effect lifts others. If there is an error, nothing changes. A new
 // Override replaces the one with the same Client or IP, the same Effect and the same Rules in any order. Overrides stay when
-// the rules change. A caller of Wait whom a change concerns is decided on again, and keeps the place in the queue unless it is
-// now blocked.
+// the rules change. A caller of Wait whom a change concerns is decided on again, and keeps the place in the queue unless a block
+// now denies the request.
 //
-// Without [WithOverrides], the Overrides are those of this process, at most 65,536. With it, they are in the [Store], at most
-// 10,000, and this process obeys at once. A block also denies a retry, by [Request.ID], of a granted request.
+// Without [WithOverrides], only this process has these Overrides, at most 65,536. With that option, the [Store] has them, at
+// most 10,000, and this process obeys them at once. A block also denies a retry, by [Request.ID], of a granted request.
 //
 // If o has a mistake, the error lists all of them and matches [ErrInvalidConfig] or [ErrUnknownRule]. If the Store cannot be
 // reached, the error matches [ErrStore].
@@ -152,8 +152,8 @@ func (l *RateLimiter) ReloadOverrides(o ...Override) error {
 	return setOverrides(&l.overrides, override.File, o)
 }
 
-// Overrides returns all Overrides that have not ended, also those of other processes and of files, in the order of the
-// clients and then the addresses. IPv4 addresses in IPv6 are written as IPv4. The error is that of the [Store].
+// Overrides returns all Overrides that have not ended, including those that other processes or files have set, in the order of
+// the clients and then the addresses. IPv4 addresses in IPv6 are written as IPv4. The error is that of the [Store].
 func (l *RateLimiter) Overrides(ctx context.Context) ([]Override, error) {
 	if ctx = orBackground(ctx); l.overrides.Source != nil {
 		if err := l.overrides.Read(ctx); err != nil {
@@ -195,14 +195,14 @@ func setOverrides(b *override.Board, layer override.Layer, o []Override) error {
 	return nil
 }
 
-// checkOverrides returns all mistakes in the given Overrides, which code or a file (layer says which) wants to set in l when l
-// has the rules of the given set.
+// checkOverrides returns all mistakes in the given Overrides, which are to be set in l for the rules in set. The layer says whether
+// they come from code or from a file.
 func checkOverrides(l *RateLimiter, set *ruleSet, layer override.Layer, all []Override) error {
 	in := mirror.To[[]override.Override](all)
 	if field, value, reason := override.CheckList(in, layer); field != "" {
 		return &ConfigError{field, value, reason}
 	}
-	var now time.Time // zero for a file, so that no Override has ended yet: ended ones in a file are no error
+	var now time.Time // zero for a file, so that no Override counts as ended: in a file, an ended one is no error
 	if layer != override.File {
 		now = l.overrides.Time()
 	}
@@ -295,7 +295,7 @@ func strike(d *decision) {
 }
 
 // pardon ends the running blocks of the clients and addresses that the given Overrides name; all have EffectPardon. In a
-// store, it can end only the blocks of keys that are made of the client alone, or of the address alone.
+// store, pardon can end only the blocks of keys that are made of the client alone, or of the address alone.
 func pardon(ctx context.Context, l *RateLimiter, all []Override) error {
 	var asks []Ask
 	var here []func() // pardon in this process
@@ -310,7 +310,7 @@ func pardon(ctx context.Context, l *RateLimiter, all []Override) error {
 				continue
 			}
 			asks = append(asks, r.ask(&Request{Client: whom.Client, IP: whom.IP}, r.Rate))
-			if given := all[i].IP; given != whom.IP { // the key may have the address as the Override spells it
+			if given := all[i].IP; given != whom.IP { // the key may have the address in the spelling of the Override
 				asks = append(asks, r.ask(&Request{IP: given}, r.Rate))
 			}
 		}

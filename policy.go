@@ -32,7 +32,7 @@ const closedFor = time.Second
 // to at least 1, and the refill of a bucket divided exactly. An option or a rule with fewer than 1 replica is invalid.
 //
 // A key starts with its share of the units that were left in the store's last answer for the key, or with a full share
-// if there was none. What the policy has granted counts until the share has refilled it, even if the store answers in
+// if there was no answer. What the policy has granted counts until the share has refilled it, even if the store answers in
 // between. So however often the store fails, the policy grants no more than the share of the limit allows.
 func FailLocal(replicas int) FailurePolicy {
 	return FailurePolicy{ruleconfig.Policy{Name: ruleconfig.Local, Replicas: replicas}}

@@ -28,7 +28,7 @@ type Rate struct {
 	// a burst. It is at most 4,294,967,295 (2^32-1). For the other algorithms, it must be 0.
 	Burst int
 
-	// Window says which windows of time a [FixedWindow] counts in. Empty means those that begin at the multiples of Per
+	// Window says which windows of time a [FixedWindow] counts in. Empty means the windows that begin at the multiples of Per
 	// since the Unix epoch. Only a FixedWindow may have other windows.
 	Window Window
 }
@@ -37,10 +37,10 @@ type Rate struct {
 // [Monthly] returns, such as "month from day 15 Europe/Berlin".
 //
 // With "first", the windows of a key last [Rate.Per], and each begins with the first unit granted after the end of the
-// one before. If all units of a window are given back, it has not begun.
+// one before. If all units of a window are given back, the window counts as not begun.
 //
-// A calendar has the days, weeks, months or years of a time zone, or of UTC if its text names none. A date begins at the
-// first instant from which on the local date is never before it: mostly at midnight. So a day may have 23 or 25 hours.
+// A calendar has the days, weeks, months or years of a time zone, or of UTC if its text names none. A day begins at
+// the first instant after which the local clock never shows an earlier date: mostly at midnight. So a day may have 23 or 25 hours.
 // The zone is loaded from the time zone database of the machine. If it has none, the program must import time/tzdata.
 type Window string
 
@@ -106,7 +106,7 @@ func (r Rate) bucket() (exact.Bucket, error) {
 // [ErrInvalidConfig].
 //
 // Rates with a [Window] are spelled "10000/month", "10000/month from day 15 Europe/Berlin", "1000/week UTC" or "500/day from
-// first". But "100/day" and "100/week" have none: they mean 24 hours, and 7 days from a Thursday, as the Unix epoch was one.
+// first". But "100/day" and "100/week" have no Window: their Per is 24 hours or 7 days, counted from the Unix epoch, a Thursday.
 func ParseRate(s string) (Rate, error) {
 	r, err := ratetext.Parse(s)
 	if err != nil {
@@ -152,7 +152,7 @@ func (r *Rate) UnmarshalText(text []byte) error {
 // Warmup means that every key has the full limit at once.
 //
 // A key of a [FixedWindow], [SlidingWindowCounter] or [SlidingWindowLog] has the lower limit. A key of a bucket pays more
-// tokens for each unit: both its burst and its rate are lower, by the ratio of the two limits. The sum is rounded up.
+// tokens for each unit: both its burst and its rate are lower, by the ratio of the two limits. The number of tokens is rounded up.
 //
 // Bound: L is the full limit, and l is the limit that the key has at the end of an interval. Since the key was new, a
 // bucket grants at most (Burst + T·L/Per)·l/L units in any closed interval of length T; a fixed window grants at most l
@@ -160,8 +160,8 @@ func (r *Rate) UnmarshalText(text []byte) error {
 // 2·l - 1.
 //
 // A key ages with time, whether it is used or not. But once nothing has been counted against a key for the time Over,
-// the age of the key is forgotten, and the key is new again. So [WithMaxKeys] should have room for all clients of that
-// time. A key for which there is no room, so that it has no state of its own, does not age.
+// the age of the key is forgotten, and the key is new again. So [WithMaxKeys] should have room for all clients that come
+// within the time Over. A key for which there is no room, so that it has no state of its own, does not age.
 //
 // [Result.Limit] is the full limit, and [Result.Remaining] is what the key would be granted now. If a request for a new
 // key needs more than From, it is denied with a RetryAfter of [Never]: the key does not age before its first grant.
@@ -189,7 +189,7 @@ func (w Warmup) validate() error { return joinFaults(ruleconfig.Warmup(w).Faults
 //
 // A denial by the rule is a strike. If a key has After strikes within the time Within, it is blocked for the time For: all
 // its requests are denied, with [ReasonPenalty]. While a key is blocked, denials are no strikes, so a client who goes on
-// sending is not blocked for longer. Not every denial is a strike: only one by the key's own state, of a request that does
+// sending is not blocked for longer. A denial is a strike only if the key's own state denies, and the request does
 // not wait. A denial because others wait, a denial by a [FailurePolicy], and the repeated answer of a retry are no strikes.
 //
 // [RateLimiter.Reset] ends the block of a key, and so does an [Override] with [EffectPardon].

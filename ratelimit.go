@@ -35,12 +35,12 @@ import (
 //   - [RateLimiter.SetRule] adds a rule or replaces the one with its name; [RateLimiter.SetConfig] reads it from a map.
 //   - [RateLimiter.Replace] replaces all rules; [RateLimiter.Reload] reads them from maps.
 //
-// The rules for a request are those whose [Rule.Endpoint] equals its endpoint. If there are none, they are those with
-// the longest prefix of its endpoint, and if there are none of these either, the default rule. Rules that are
+// The rules whose [Rule.Endpoint] equals the endpoint of a request apply to the request. If there are none, the rules with the
+// longest prefix of the endpoint apply. If there are none of these either, the default rule applies. Rules that are
 // [Rule.Additional] or in [ModeShadow] always apply as well. A request without rules is granted, with Limit and
 // Remaining -1. While rules change, a request is decided by the old rules or by the new ones, never by a mixture.
 //
-// [New] makes a RateLimiter of rules, and [NewFromConfig] of maps. It is safe for concurrent use by multiple
+// [New] makes a RateLimiter from rules, and [NewFromConfig] from maps. A RateLimiter is safe for concurrent use by multiple
 // goroutines. The zero RateLimiter grants everything.
 type RateLimiter struct {
 	set atomic.Pointer[ruleSet] // the rules that apply now; nil in the zero RateLimiter
@@ -85,7 +85,7 @@ func newRateLimiter(rules []Rule, defaultRule *Rule, set settings, err error) (*
 }
 
 // restart forgets what every key in this process has used. It is called when a clock that first showed a time outside
-// the years 1678 to 2262 shows a time within these years.
+// the years 1678 to 2262 now shows a time within these years.
 func (l *RateLimiter) restart() {
 	l.changing.Lock()
 	defer l.changing.Unlock()
@@ -156,7 +156,7 @@ func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err e
 // grant it has Allowed set, and Remaining is not reduced, because nothing was taken. If another rule denies the request,
 // CheckAll calls Take of a custom [Limiter] with 0 units, and the Limiter answers as for one unit. If Take fails, the
 // rule's [FailurePolicy] answers, and [RuleStats] count the error. If callers already wait for a [Store] or a custom
-// Limiter with the same keys, CheckAll calls neither: all rules but the one that denies have Limit and Remaining -1.
+// Limiter with the same keys, CheckAll does not call them: all rules but the one that denies have Limit and Remaining -1.
 //
 // If Check would return the zero Result with an error, CheckAll appends nothing.
 func (l *RateLimiter) CheckAll(ctx context.Context, req Request, each []Result) (res Result, all []Result, err error) {
@@ -173,7 +173,7 @@ func (l *RateLimiter) CheckAll(ctx context.Context, req Request, each []Result) 
 	return res, each, err
 }
 
-// Peek returns what [RateLimiter.Check] would return for req if it cost 1 in each of its units, but takes nothing, so
+// Peek returns what [RateLimiter.Check] would return for req if req cost 1 in each of its units, but takes nothing, so
 // Remaining is not reduced. Peek ignores req.ID. No [Observer] sees it, and [RuleStats] do not count it.
 func (l *RateLimiter) Peek(ctx context.Context, req Request) (Result, error) {
 	return l.check(ctx, &req, engine.ModeLook)
@@ -219,7 +219,7 @@ func (l *RateLimiter) StoreStats() (s StoreStats) {
 // Callers that wait for these keys are served as if they came now, in their order.
 //
 // Reset looks at the rules that apply to a request for req.Endpoint, or that req.Rules names. If req has
-// neither, Reset looks at all rules. For these rules, it resets
+// no Endpoint and no Rules, Reset looks at all rules. For these rules, Reset resets
 //
 //   - the keys that are made of req.Client, req.IP or req.Attrs, alone or with req.Endpoint;
 //   - the keys that the request shares with others, by [KeyEndpoint] and [KeyGlobal], only if req.Rules names the rule.

@@ -41,7 +41,7 @@ func newStoreCaller(set *settings, t *engine.Timeline) *storeCaller {
 	return c
 }
 
-// heldFor returns for how long a failed call of Settle with the ask is repeated: Rate.Per if it ends a running request, otherwise 0.
+// heldFor returns for how long a failed Settle of the ask is repeated: Rate.Per if the ask ends a running request, otherwise 0.
 func heldFor(a *Ask) time.Duration {
 	if a.Algorithm != AlgorithmInFlight || a.N > 0 {
 		return 0
@@ -99,7 +99,7 @@ func (c *storeCaller) activate(a, old *activeRule) (commit func(now instant), er
 	return nil, nil
 }
 
-// partOf returns which part of the store holds the state of the rule r for req: one bit of the result is set.
+// partOf returns the part of the store that holds the state of the rule r for req, as a number with only that part's bit set.
 func (c *storeCaller) partOf(r *activeRule, req *Request, rate Rate) uint64 {
 	if !c.HasParts() {
 		return 1 // what PartsOf would return, but the text of the key need not be made
@@ -128,7 +128,7 @@ func (r *activeRule) ask(req *Request, rate Rate) Ask {
 }
 
 // refusal returns the error with which the circuit breakers at present refuse a call for req, to which only the rule r
-// applies. The error is nil if they may permit the call. The first result is the time, or 0 if the clock was not read.
+// applies. The error is nil if the breakers may permit the call. The first result is the time, or 0 if the clock was not read.
 func (c *storeCaller) refusal(r *activeRule, req *Request) (now instant, err error) {
 	if c.Breakers.Refusing() {
 		now = c.time.Now()
@@ -137,7 +137,7 @@ func (c *storeCaller) refusal(r *activeRule, req *Request) (now instant, err err
 	return now, err
 }
 
-// knownDenied reports whether the store knows, without a call, that it would deny n units to req. The rule r is the only
+// knownDenied reports whether the store knows, without a call of its server, that n units for req are denied. The rule r is the only
 // one that applies to req. If the result is true, knownDenied has counted the denial and written it to res.
 func (c *storeCaller) knownDenied(r *activeRule, req *Request, n int64, res *Result) bool {
 	if c.denier == nil || len(r.Tiers) > 0 {

@@ -130,7 +130,7 @@ func setResult(p *engine.Part, res Result) {
 	}
 }
 
-// resultOf returns the Result for the answer p of one rule, with this Degraded, but without Rule, Reason and Advised.
+// resultOf returns the Result for the answer p of one rule, with Degraded set to degraded. Rule, Reason and Advised are not set.
 func resultOf(p *engine.Part, degraded bool) (res Result) {
 	fill(&res, &p.Verdict)
 	res.Delay, res.Degraded = p.Delay, degraded

@@ -42,7 +42,7 @@ type Rule struct {
 
 	// Endpoint is the [Request.Endpoint] that the rule applies to. If it ends in "*", the rule applies to all endpoints
 	// that begin with the text before the "*". Several rules may have the same Endpoint if they have different names;
-	// all of them then apply. The default rule has none.
+	// all of them then apply. The default rule has no Endpoint.
 	Endpoint string
 
 	// Additional makes the rule apply to every request whose endpoint matches Endpoint. It applies in addition to the
@@ -67,7 +67,7 @@ type Rule struct {
 	// Tiers has the limits of clients with a plan, by the name of the plan in [Request.Tier]. If Tiers has no entry
 	// for the tier of a request, Rate is the limit. If the tier of a client changes, the units that the client has
 	// used still count. If the algorithm counts in windows, all rates must have the same Per and Window as Rate. Only the
-	// day on which months begin may differ, see [Monthly]: if it changes, the units of this month count in the new one.
+	// day on which months begin may differ, see [Monthly]: if that day changes, the units of the old month count in the new one.
 	Tiers map[string]Rate
 
 	// Resolve, if it is not nil, returns the limit for a request; if it returns false, Tiers and Rate apply. Resolve is
@@ -84,11 +84,11 @@ type Rule struct {
 
 	// Warmup makes the limit of a new key lower at first. A rule with a Limiter cannot have a Warmup. A rate from Tiers
 	// or Resolve with fewer Requests than Warmup.From is the full limit from the beginning. If a change of the rule only
-	// changes the Warmup, each key continues its warm-up. If it adds or removes the Warmup, all keys start as new keys.
+	// changes the Warmup, each key continues its warm-up. If a change adds or removes the Warmup, all keys start as new.
 	Warmup Warmup
 
-	// Penalty blocks a key for some time after many denials. A rule with a Limiter or with [AlgorithmInFlight] has none. If
-	// a change of the rule keeps its keys, their counted denials and blocks are kept, and the new Penalty then applies.
+	// Penalty blocks a key for some time after many denials. A rule with a Limiter or with [AlgorithmInFlight] cannot have
+	// one. If a change of the rule keeps its keys, their counted denials and blocks are kept, and the new Penalty then applies.
 	Penalty Penalty
 
 	// OnStoreError is the policy that answers for this rule while the [Store] cannot be reached, or if its Limiter
@@ -381,7 +381,7 @@ func (r *Rule) fits(rate Rate) error {
 	return cmp.Or(r.Warmup.fits(rate), algorithm.otherWindow(r.Rate, rate))
 }
 
-// keepsKeys reports whether the rule r can take over the keys of another rule, with what they have used: both make them alike.
+// keepsKeys reports whether r can take over the keys of another rule: both must have the same Key, Algorithm and Unit.
 func (r *Rule) keepsKeys(other *Rule) bool {
 	return r.Key == other.Key && r.Algorithm == other.Algorithm && r.Unit == other.Unit
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // An activeRule is a rule in use: the Rule and the state that decides for it. A change of a rule makes a new
-// activeRule, which takes over the keys and totals of the old one if the name, key type and algorithm are the same.
+// activeRule, which takes over the keys and totals of the old one if the Name, Key, Algorithm and Unit are the same.
 type activeRule struct {
 	Rule         // with its defaults filled in
 	match.Member // its place in the order of the rules
@@ -178,8 +178,8 @@ func newRuleSet(rules []*activeRule) *ruleSet {
 }
 
 // with returns a copy of s in which the rule that is passed as to replaces the rule that is passed as from. If from is
-// nil, the new rule is added after all rules; if to is nil, the old rule is removed. The list of rules is copied whole,
-// and of the rest only what changes. The new rule is not in use yet, and s must be the newest set.
+// nil, the new rule is added after all rules; if to is nil, the old rule is removed. The copy has a new list of rules,
+// but shares with s the other data that do not change. The new rule is not in use yet, and s must be the newest set.
 func (s *ruleSet) with(from, to *activeRule) *ruleSet {
 	return &ruleSet{Rules: s.With(from, to), custom: s.custom + customs(to) - customs(from)}
 }
@@ -262,7 +262,7 @@ func inLockOrder(rules []*activeRule) {
 	})
 }
 
-// asked returns those of the rules that apply to req. It writes them to the array of the caller, so that nothing is allocated.
+// asked returns the rules among the given ones that apply to req. It writes them to the caller's array, so it allocates nothing.
 func (req *Request) asked(rules []*activeRule, some *[maxPlain]*activeRule) []*activeRule {
 	n := 0
 	for _, r := range rules {

@@ -94,8 +94,8 @@ func (w *ruleWait) moves(line keytable.Hash) bool {
 	return err != nil || d.ruled.Block != nil || d.waiting.Set != line || !d.denies() || !w.limiter.needsCall(d)
 }
 
-// ask tries once to take the units. If the caller has to wait, it returns the denial; otherwise it returns nil and sets
-// the answer in w. If newcomer is set and callers wait already, it calls neither the store nor the custom limiter.
+// ask tries once to take the units. If the caller has to wait, ask returns the denial; otherwise it returns nil and sets
+// the answer in w. If newcomer is set and callers wait already, ask calls neither the store nor the custom limiter.
 func (w *ruleWait) ask(newcomer bool) *waitline.Denial {
 	l := w.limiter
 	w.res, w.err = Result{}, nil
@@ -134,7 +134,7 @@ func (w *ruleWait) ask(newcomer bool) *waitline.Denial {
 	return w.outcome(d, patience, newcomer)
 }
 
-// outcome stores the decision d as the answer of Wait. If the caller has to wait, it returns the denial instead.
+// outcome stores the decision d as the answer of Wait. If the caller has to wait, outcome returns the denial instead.
 func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *waitline.Denial {
 	l, res := w.limiter, &w.res
 	now, wait := d.Now, time.Duration(0)
@@ -222,8 +222,8 @@ func (w *ruleWait) refusal(retryAfter, wait, patience time.Duration, newcomer bo
 	return err
 }
 
-// fresh returns a function that forecasts the key by which d was denied: its state after a grant at the instant due is an empty
-// bucket, or a window with only the units of d. fresh returns nil if no store decided, or if the rule has a Warmup.
+// fresh returns a function that makes a forecast for the key that denied d: after a grant at the instant due, the key has an
+// empty bucket, or a window with only the units of d. fresh returns nil if no store decided, or if the rule has a Warmup.
 func (l *RateLimiter) fresh(d *decision, due instant) func() engine.Future {
 	r, o, n := d.rules[d.binding], d.origins[d.binding], d.parts[d.binding].N
 	if o.by != byStore || r.Warmup != (Warmup{}) { // with a Warmup, the limit depends on the age of the key, which only the store knows

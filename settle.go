@@ -51,7 +51,7 @@ func (r *Reservation) SettleCosts(actual ...Cost) error {
 
 // Done ends the reservation and what it has in flight: all units that were not settled stay charged, even if the term is
 // not over. If there is nothing left to do, Done does nothing and returns nil, so it may be deferred. After a Settle
-// that has failed, Done calls it again with the same numbers. A later Settle returns [ErrSettled].
+// that has failed, Done repeats that Settle with the same numbers. A later Settle returns [ErrSettled].
 func (r *Reservation) Done() error {
 	return r.end(nil)
 }
@@ -141,7 +141,7 @@ func (r *Reservation) settle(actual []Cost, again, ends bool) error {
 		actual = b.tried
 	}
 	units := !r.settled            // if false, only what is in flight must still be ended
-	r.settled, r.done = true, ends // before the calls below, in case the store panics
+	r.settled, r.done = true, ends // set before the calls below, because the store may panic
 	if charges, stored := r.charges(); len(charges) > 0 {
 		asks, rules, more := r.limiter.settleHere(charges, stored, actual, units, ends)
 		if len(asks) > 0 {

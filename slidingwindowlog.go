@@ -14,8 +14,8 @@ import (
 //
 // Bound: a key is granted at most Requests units in any half-open interval of length Per. No request within that bound is denied.
 //
-// Memory: 72 bytes per key, up to 58 bytes more for the table that holds the keys, and a ring buffer that doubles. It has
-// 16 bytes for each instant in the last Per at which units were granted. To bound this, Requests is at most 65,536.
+// Memory: 72 bytes per key, up to 58 bytes more for the table that holds the keys, and a ring buffer that doubles when full.
+// It has 16 bytes for each instant in the last Per at which units were granted. To bound this, Requests is at most 65,536.
 //
 // It has no windows with a fixed beginning: each unit stops counting exactly Per after it was granted.
 //
@@ -35,7 +35,7 @@ func NewSlidingWindowLog(r Rate, opts ...Option) (*SlidingWindowLog, error) {
 	return l, nil
 }
 
-// Allow takes one unit for key if it then has at most Requests units within the last Per. A denial changes nothing.
+// Allow takes one unit for key if key then has at most Requests units within the last Per. A denial changes nothing.
 func (l *SlidingWindowLog) Allow(key string) (res Result) {
 	l.decide(key, 1, true, &res)
 	return
@@ -117,7 +117,7 @@ func (c *slidingLogConfig) StepYoung(
 	return v, 0
 }
 
-// Carry converts the state s from the interval of the old configuration (from) to that of the new one (c). It removes
+// Carry converts the state s from the interval of the old configuration (from) to that of the new one (c). Carry removes
 // entries that are older than the old interval, so that they do not count again in a longer interval.
 func (c *slidingLogConfig) Carry(s *slidingLogState, from *slidingLogConfig, now instant) {
 	if c.per == from.per {

@@ -40,8 +40,8 @@ type RuleStats struct {
 	// the rule used its own Rate. A rule without Tiers counts none.
 	UnknownTier uint64
 
-	// Penalized counts the blocks of keys that the rule's [Penalty] has begun; with a [Store], those that this process has
-	// been told of.
+	// Penalized counts the blocks of keys that the rule's [Penalty] has begun; with a [Store], those of which the Store
+	// has told this process.
 	Penalized uint64
 
 	LiveKeys   int    // number of keys that have state in this process now

@@ -82,7 +82,7 @@ type Ask struct {
 
 	// Penalty is the rule's [Rule.Penalty]. In the same step as the decision, the Store counts a denial as a strike and, after
 	// too many strikes, blocks the state. A denial by a block has [ReasonPenalty]. Strikes and blocks are kept apart from the
-	// state: for as long as they can matter, but at least as long as the block. Reset forgets them.
+	// state, for as long as they can change an answer: at least until the block ends. Reset forgets them.
 	Penalty Penalty
 
 	// NoStrike is true if a denial of this ask is no strike, because the request waits and will be sent again. These denials
@@ -151,7 +151,7 @@ type StoreReplayer interface {
 // not answer, a [RateLimiter] goes on to call the Store for the others.
 type StorePartitioner interface {
 	// Part returns the number of the part that holds the state of the ask: 0 to 63. Of any other number, the lowest
-	// six bits count. It must be quick: it is called for each ask. It may use only Rule, Key, Algorithm and Client.
+	// six bits count. Part is called for each ask, so it must be quick. It may use only Rule, Key, Algorithm and Client.
 	Part(a Ask) int
 }
 

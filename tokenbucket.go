@@ -58,7 +58,7 @@ func newTokenBucketConfig(r Rate, _ *engine.Timeline) (*tokenBucketConfig, error
 //
 // Invariant: debt() is at most the burst.
 type tokenBucketState struct {
-	last  instant // the instant for which the fields frac and whole give the debt; never decreases
+	last  instant // the instant at which the debt was as the fields frac and whole say; never decreases
 	frac  int64   // fraction of a token in the debt, in the units of exact.Bucket
 	whole int64   // whole tokens in the debt
 }

@@ -130,7 +130,7 @@ type ruleWait struct {
 	reserves      *Reservation    // what ReserveWait returns once the units are taken; nil for Wait
 	term          time.Duration   // for how long the units of that reservation can be given back
 
-	d *decision // the decision on the request; nil while the caller waits in line, unless it is needed there: this saves memory
+	d *decision // the decision on the request; to save memory, nil while the caller waits in line, unless the line uses it
 
 	*waitAnswer // what a store or a custom limiter has answered; nil if none is asked
 }
@@ -225,7 +225,7 @@ func (w *ruleWait) keep(d *decision, res Result) {
 // error is ErrChanged. A request without an ID waits without w.d, to save memory; stand then makes w.d again.
 func (w *ruleWait) stand(d *decision, revocable bool) (refused bool, err error) {
 	engine.AdmitAll(d.parts)
-	in := new(waitline.Waiter) // filled field by field: a literal is first built on the stack, which lasts as long as the wait
+	in := new(waitline.Waiter) // filled field by field: a literal would make the stack larger during the whole wait
 	in.Set, in.Spots, in.Counted, in.Hold, in.Reserves = d.memoryLine, d.spots, !revocable, revocable, w.term > 0
 	watch := d.watch
 	if in.Version, in.Owner = w.version, w; !revocable {

@@ -7,8 +7,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// Each limiter of this module has its own adapter type, which calls the limiter directly. A common
-// adapter would call it through an interface, which takes time that other modules' adapters do not need.
+// Each limiter of this module has its own adapter type, which calls the limiter directly. An adapter for all limiters would
+// call them through an interface. This would take extra time, which the adapters for other modules' limiters do not need.
 
 type tokenBucket struct{ *ratelimit.TokenBucket }
 

@@ -50,7 +50,7 @@ const (
 	allowedPerMs = 200_000
 
 	// logLimitDenied is the limit of a sliding window log in workloads that deny most calls, for a
-	// window of any length. It is this low because a log stores an entry for each unit, and can hold
+	// window of any length. The limit is low because a log stores an entry for each unit, and can hold
 	// at most 65,536 entries.
 	logLimitDenied = 10_000
 	// logLimitAllowed is the limit of a sliding window log in workloads that allow all calls. A

@@ -41,7 +41,7 @@ func (x *xtime) Allow(key string) bool {
 	return v.(*rate.Limiter).Allow()
 }
 
-// The type sethvargo runs the memory store of github.com/sethvargo/go-limiter. It counts in fixed
+// The type sethvargo runs the memory store of github.com/sethvargo/go-limiter. The store counts in fixed
 // windows, and the window of a key begins with the first request of the key.
 type sethvargo struct {
 	store limiter.Store

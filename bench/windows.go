@@ -6,7 +6,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// The windows of the subjects that do not count from multiples of Per since the Unix epoch.
+// These windows do not begin at the multiples of Per since the Unix epoch: calendarWindow begins with each month in Berlin, and
+// firstWindow with the first use of a key.
 const (
 	calendarWindow ratelimit.Window = "month Europe/Berlin"
 	firstWindow    ratelimit.Window = "first"

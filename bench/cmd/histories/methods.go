@@ -25,8 +25,8 @@ type (
 	}
 )
 
-// Part returns a number: it says which part of the store holds the state that the ask (a request to
-// the store) needs. The number depends on the fields Rule and Key of the ask.
+// Part returns the number of the part of the store that holds the state for the ask (a request to
+// the store). The number depends on the fields Rule and Key of the ask.
 func (p parts) Part(a ratelimit.Ask) int {
 	part := (len(a.Rule) + int(hashOf(a.Key)%7)) % p.st.parts
 	p.st.h.event("store.part %q %q = %d", a.Rule, a.Key, part)

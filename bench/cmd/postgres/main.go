@@ -1,5 +1,6 @@
-// Postgres compares pgstore with the plainest code that is right (BEGIN, SELECT FOR UPDATE, UPDATE, COMMIT), and with a single statement
-// that counts in a fixed window, on the server that POSTGRES_URL names. All of them commit without waiting for the disk.
+// Command postgres measures pgstore, the store for PostgreSQL, on the server that the environment variable POSTGRES_URL names. It
+// compares pgstore with the simplest correct transaction (BEGIN, SELECT FOR UPDATE, UPDATE, COMMIT) and with a single statement that
+// only counts. With all three, a commit does not wait for the disk.
 package main
 
 import (
@@ -38,13 +39,13 @@ func main() {
 	}
 }
 
-// A taker takes one unit of a key.
+// A taker is one of the ways to count in PostgreSQL that are compared. Its method take takes one unit of the key.
 type taker interface {
 	take(ctx context.Context, key string) error
 	close()
 }
 
-// plain is the plainest code that is right: a counter, and four round trips.
+// The type plain adds 1 to a counter in a transaction of four statements. Each statement is a round trip to the server.
 type plain struct{ pool *pgxpool.Pool }
 
 func (p *plain) take(ctx context.Context, key string) error {
@@ -52,7 +53,7 @@ func (p *plain) take(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback(ctx) }() // after Commit, it does nothing
+	defer func() { _ = tx.Rollback(ctx) }() // after Commit, Rollback does nothing
 	var n int
 	err = tx.QueryRow(ctx, "select n from bench_plain where key = $1 for update", key).Scan(&n)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -68,7 +69,7 @@ func (p *plain) take(ctx context.Context, key string) error {
 
 func (p *plain) close() { p.pool.Close() }
 
-// upsert counts by one statement. It can do a fixed window only.
+// The type upsert adds 1 to a counter with a single statement. Of all algorithms, only a fixed window can be made in this way.
 type upsert struct{ pool *pgxpool.Pool }
 
 func (u *upsert) take(ctx context.Context, key string) error {
@@ -79,7 +80,7 @@ func (u *upsert) take(ctx context.Context, key string) error {
 
 func (u *upsert) close() { u.pool.Close() }
 
-// stored is pgstore.
+// The type stored takes units from a token bucket in pgstore, this module's store for PostgreSQL.
 type stored struct {
 	pool  *pgxpool.Pool
 	store *pgstore.Store
@@ -100,7 +101,7 @@ func (s *stored) close() {
 	s.pool.Close()
 }
 
-// kinds are the takers that are compared. Each makes a pool of its own.
+// The variable kinds lists the takers that are compared. The function make returns a new taker with its own pool of connections.
 var kinds = []struct {
 	name string
 	make func(ctx context.Context, url string) (taker, error)
@@ -133,13 +134,13 @@ func poolOf(ctx context.Context, url string, n int32) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// scenes are what is measured.
+// The variable scenes lists the measurements. In each, several callers take units at once, from one or several takers.
 var scenes = []struct {
 	name      string
 	processes int
-	callers   int // of each process
+	callers   int // number of callers (goroutines) in each process
 	keys      int
-	latency   bool // whether the figure is the median of the time of a decision
+	latency   bool // true: the figure is the median time of a decision; false: decisions a second
 }{
 	{"one caller, p50", 1, 1, 1000, true},
 	{"one key, 64 callers", 1, 64, 1, false},
@@ -199,14 +200,15 @@ func run(ctx context.Context, w io.Writer, url, only string, long time.Duration)
 	return sizes(ctx, w, admin, url, long)
 }
 
-// A figure is what one measurement has found.
+// A figure holds the results of one measurement.
 type figure struct {
 	rate     float64 // decisions a second
 	p50, p99 time.Duration
-	shares   string // the largest share of a process divided by the smallest
+	shares   string // how evenly the processes are served: "1:1.50" if one made 1.5 times as many decisions as another
 }
 
-// measure lets the callers take units for a while.
+// measure lets the given number of callers of each taker take units for the duration long, and returns the figures. Calls in the
+// time before that, a fifth of long, are not counted.
 func measure(ctx context.Context, takers []taker, callers, keys int, long time.Duration) (f figure, err error) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -246,7 +248,8 @@ func measure(ctx context.Context, takers []taker, callers, keys int, long time.D
 	return f, nil
 }
 
-// sizes prints what rows and decisions take on the server.
+// sizes prints how many bytes a key takes in the table of pgstore, how many bytes of WAL (the server's log of changes) a grant writes,
+// and what share of the updates PostgreSQL made in place.
 func sizes(ctx context.Context, w io.Writer, admin *pgxpool.Pool, url string, long time.Duration) error {
 	if _, err := admin.Exec(ctx, "drop table if exists bench_limits"); err != nil {
 		return err
@@ -277,7 +280,7 @@ func sizes(ctx context.Context, w io.Writer, admin *pgxpool.Pool, url string, lo
 	if err := admin.QueryRow(ctx, wal).Scan(&after); err != nil {
 		return err
 	}
-	time.Sleep(2 * time.Second) // the server counts updates with a delay
+	time.Sleep(2 * time.Second) // the server adds updates to its statistics with a delay
 	const inPlace = "select n_tup_hot_upd::float8 / n_tup_upd from pg_stat_user_tables where relname = 'bench_limits'"
 	if err := admin.QueryRow(ctx, inPlace).Scan(&hot); err != nil {
 		return err

@@ -32,7 +32,7 @@ type reading struct {
 	measured string  // the figure as text, with its unit and with details
 	best     string  // the best figure of all rounds, as text; empty if the line is measured only once and not in rounds
 	base     ratio   // how the figure compares with the base, such as the same work without a feature
-	peer     ratio   // the ratio to the fastest peer (limiter of another module)
+	peer     ratio   // the figure divided by the figure of the fastest peer (limiter of another module)
 }
 
 // A ratio is the ratio of two figures. The zero ratio means that there is nothing to compare with.

@@ -9,8 +9,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/bench"
 )
 
-// These are names of subjects in bench.RedisSpecs. The report divides figures from Redis by the
-// figure of redis_rate because, like this module, redis_rate decides in one round trip.
+// These are names of subjects in bench.RedisSpecs. The report divides this module's figures by the figures of
+// redis_rate because redis_rate, like this module, makes one round trip to the Redis server for a decision.
 const (
 	stored     = "limiter" // this module's limiter with a store
 	storeAlone = "store"   // this module's store, called without a limiter

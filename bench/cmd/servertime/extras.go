@@ -45,7 +45,7 @@ func once(ctx context.Context, s *redisstore.Store, a ratelimit.Ask, i int, repl
 
 // inFlight returns a work (a sequence of measured steps) with a single step. The step reserves a unit of a key, and
 // then ends the reservation. The key has other open reservations at that time: their number is the parameter open.
-// The call with i = -1 makes them, before the step is measured.
+// Before the step is measured, a call of the step with i = -1 makes these other reservations.
 func inFlight(a ratelimit.Algorithm, open int) work {
 	ask := an(a, ample, "one key for all "+strconv.Itoa(open))
 	name := "HoldAndEnd/" + string(a) + "/" + strconv.Itoa(open)

@@ -41,7 +41,7 @@ type crowd struct {
 	size  int             // how many reservations are open before each Settle
 	pick  func(n int) int // returns which reservation is settled next: its index among the n open ones
 	times []int64         // how long the server has worked on each Settle, in nanoseconds
-	sum   int64           // their sum
+	sum   int64           // the sum of times, in nanoseconds
 }
 
 // fill makes reservations until n are open.
