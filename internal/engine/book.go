@@ -46,8 +46,8 @@ type Charge struct {
 	ID      uint64        // the number by which the charge can be given back; 0 if it cannot be given back
 	HoldFor time.Duration // for how long the charge can be given back
 
-	Penalty   penalty.Rule // when denials block the key; zero if they do not
-	NoStrike  bool         // whether a denial is left out when the Penalty counts the denials of the key
+	Penalty   penalty.Rule // after how many denials, and for how long, the key is blocked; zero if denials do not block it
+	NoStrike  bool         // if set, the Penalty does not count a denial of this Charge
 	Penalized bool         // part of the answer: whether the key is blocked by the Penalty
 
 	Verdict               // the answer of the Book

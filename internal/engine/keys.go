@@ -14,9 +14,9 @@ import (
 // rules with different algorithms can take part in one decision.
 type Keys interface {
 	// Decide decides on n units for the key with hash h at the rate of the given tier, and charges the units if
-	// they are granted. It is for a request to which only this one rule applies. The parameter began is a reading
-	// of the machine's clock that the caller has made for this decision, or 0. The result now is the instant of
-	// the decision. If callers wait for the key, Decide decides nothing and sets queued.
+	// they are granted. Decide serves requests to which only this one rule applies. The parameter began is a
+	// reading of the machine's clock that the caller has made for this decision, or 0. The result now is the
+	// instant of the decision. If callers wait for the key, Decide decides nothing and sets queued.
 	Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration, now keytable.Instant, queued bool)
 
 	// Hold does what Decide does, for units that can be given back. If the units are granted, Hold
@@ -31,8 +31,8 @@ type Keys interface {
 
 	// SetTerm gives the receipt with the number id a term: the units of the receipt can be given back
 	// until the instant in the parameter until, and also at this instant. A key has at most [MaxOpen]
-	// receipts with a term. All keys of the rule together have at most as many as the parameter maxKeys
-	// of [NewKeys] says. If there are more, the oldest receipts become final: their units stay charged.
+	// receipts with a term. For all keys of the rule together, the largest number is the parameter maxKeys
+	// of [NewKeys]. If there are more, the oldest receipts become final: their units stay charged.
 	SetTerm(id Receipt, until, now keytable.Instant)
 
 	// Settle ends the receipt with the number id, of the key with hash h, at the instant now. The parameter actual
@@ -175,7 +175,7 @@ type Intent uint8
 // The values of an Intent.
 const (
 	Look  Intent = iota // change nothing
-	Probe               // charge nothing; but if Rates.Learns is set, the key may get the rate of the request, even if it is denied
+	Probe               // charge nothing; but if Rates.Learns is set, even a denied request may give its rate to the key
 	Take                // if the units are granted, give the key the rate of the request, and charge the units; otherwise do what Probe does
 	Hold                // do what Take does, and issue a receipt for the charge
 

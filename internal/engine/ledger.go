@@ -75,7 +75,7 @@ func (l *Ledger) Charge(
 	case r == 0:
 		return v, delay // the request was denied, or charged to a debt that several keys share
 	case l.holds:
-		term = v.ResetAfter // the newest hold of a key runs out last, so this is how long it lasts
+		term = v.ResetAfter // the newest hold of a key runs out last, and then the key is unused
 	}
 	name := entryName{h, id}
 	if e := l.named[name]; e != nil {
@@ -91,7 +91,7 @@ func (l *Ledger) Charge(
 	return v, delay
 }
 
-// add adds an open charge, which is the youngest.
+// add adds an open charge. It becomes the last in the lists, so it must be the newest one.
 func (l *Ledger) add(opened *entry) {
 	of := l.of[opened.hash]
 	if of == nil || of.Len() == 0 {

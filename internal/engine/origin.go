@@ -24,7 +24,7 @@ type origin struct {
 	pending atomic.Bool // true until the clock shows a usual time, to which the start is then set
 	start   atomic.Pointer[time.Time]
 
-	dials   *dials     // those of the timeline
+	dials   *dials     // the same as Timeline.dials
 	mu      sync.Mutex // held while the start is set again
 	restart func()     // a function that forgets the states of all keys; set before the first decision
 }

@@ -21,11 +21,11 @@ type Rate struct {
 	Requests int           // at least 1
 	Per      time.Duration // above 0; 0 if Window is a calendar
 	Burst    int           // at least 0
-	Window   string        // text of the windows in which units are counted; empty for multiples of Per since the Unix epoch
+	Window   string        // names the windows in which units are counted; empty if they begin at multiples of Per since the Unix epoch
 }
 
-// sharesWindows reports whether keys of one rule may have the rates r and q: only the day on which the months of
-// a calendar begin may differ.
+// sharesWindows reports whether keys of one rule may have the rates r and q. They may if both rates count units in
+// the same windows. If the windows are the months of a calendar, the day on which these begin may differ.
 func (r Rate) sharesWindows(q Rate) bool { return r.Per == q.Per && calendar.Alike(r.Window, q.Window) }
 
 // sameWindows reports whether both rates count units in the same windows.
@@ -123,7 +123,7 @@ type ratePlans[S any, C Algorithm[S, C]] struct {
 	mu    sync.Mutex // held while a plan, or an entry of the hash table entries, is added
 	count int32      // number of rates in the hash table entries; guarded by mu
 	most  int32      // largest number of plans for rates that requests ask for; guarded by mu
-	since int32      // how many rates were added or refused since forgetRates made the ratePlans; else a large number; guarded by mu
+	since int32      // how many rates were added or refused since forgetRates made these plans; a large number at first; guarded by mu
 
 	// scarce is set when more than 63/64 of the plans that the field most allows are in use. From then on,
 	// Admit forgets rates that no key uses. The last 64th is for decisions that called Admit before scarce was
