@@ -39,8 +39,8 @@ func newCalendar(u unit, day int, z *zone) *Calendar {
 func (c *Calendar) Edges(now int64) (begin, end int64) {
 	sec := floor(now, int64(time.Second))
 	at := c.zone.at(sec)
-	// Begin with the window that contains the current local date. If clocks will be set back over its first date,
-	// this window has not begun yet, and an earlier one contains the instant now.
+	// Look first at the window that contains the current local date. If clocks will be set back over its first date,
+	// this window has not begun yet, and an earlier window contains the instant now.
 	from := c.firstDate(floor(sec+c.zone.spans[at].offset, daySeconds))
 	to := c.nextFirst(from)
 	b := c.zone.begin(from, at)

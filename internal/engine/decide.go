@@ -24,7 +24,7 @@ type Question struct {
 	Want    Wanted        // the rate to decide at
 	N       int64         // how many units the request asks for; 0 asks whether one unit would be granted, and charges nothing
 	Ends    bool          // whether units come back when running work ends, maybe sooner than RetryAfter says, see [NewInFlight]
-	Shadow  bool          // whether the rule only observes: its denial stops no request. It is charged if it grants and the request passes
+	Shadow  bool          // whether the rule only observes: its denial stops no request. If it grants, and the request passes, it is charged
 	Advises bool          // for a rule in shadow: whether the caller is told of its denials, which then have a count of their own
 
 	shard lockedShard // the part of the table with the state of the key, while it is locked; otherwise nil

@@ -72,11 +72,11 @@ type Keys interface {
 	// how many charges of the key can still be given back.
 	Place(h keytable.Hash, now keytable.Instant) (Place, int)
 
-	// Held returns how many units of the key with hash h running work holds at the instant now, and for how long.
-	// If the rule does not limit running work, Held returns zeros.
+	// Held returns how many units of the key with hash h are held by running work at the instant now, and for how
+	// long the oldest hold has lasted. If the rule does not limit running work, Held returns zeros.
 	Held(h keytable.Hash, now keytable.Instant) Held
 
-	// Reset makes the key with hash h as if it had never been used, and returns true. A key that has no
+	// Reset forgets everything that the key with hash h has used, and returns true. A key that has no
 	// state of its own shares one debt with all other such keys, and Reset does not change this debt.
 	// If the debt denies a request for one unit at the rate that the parameter want selects, Reset
 	// returns false.
@@ -133,8 +133,8 @@ type lockedShard interface {
 	// receipt for them.
 	step(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, id Receipt)
 
-	// refusal returns the error that says why the rule cannot use want.Rate, so that it decides at its
-	// own rate instead. It returns nil if the rule can use want.Rate.
+	// refusal returns the error that says why the rule cannot use want.Rate. The rule then decides at its
+	// own rate instead. If the rule can use want.Rate, refusal returns nil.
 	refusal(want Wanted) error
 
 	// ahead decides on a request for n units of the key with hash h at the instant in the parameter at,

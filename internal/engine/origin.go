@@ -31,8 +31,8 @@ type origin struct {
 
 // OnRestart sets the function restart. The timeline calls restart when it sets its start again, see
 // [NewTimeline]. At the time of this call, the method Start returns the new start already. The function
-// must make every key as if it had never been used, and compute the configurations again. It may take
-// the locks that decisions take.
+// must forget what every key has used, and compute the configurations again. It may take the locks that
+// decisions take.
 //
 // No decision begins while restart runs. A decision that began earlier counts as made before the clock
 // was set.

@@ -149,7 +149,7 @@ func (ps *ratePlans[S, C]) stepChanged(
 func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) *ratePlan[S, C] {
 	slows := p.config.Slower(from.config) && !ps.isNew(s, from, now)
 	if from.ages != nil {
-		from.ages.Forget(&s.state, now) // by the old plan: the table, too, uses the old plan to see whether it may evict the key as new
+		from.ages.Forget(&s.state, now) // use the old plan, as the table does when it looks for keys that count as new and may be evicted
 	}
 	slow := from
 	if slows {

@@ -28,9 +28,9 @@ type loaded struct {
 // must then call Forget.
 //
 // If the parameter heal is set, Load repairs the row of a key that was charged while the clock showed a wrong time, far in the
-// future. It moves the last charge of such a key back to now. To see whether the last charge is too far ahead, Load computes how
-// long a new key that uses its whole limit now needs to become unused again. If the last charge is at least as far ahead of now,
-// the clock was wrong.
+// future. It moves the last charge of such a key back to now. To find such keys, Load computes how long a new key that used its
+// whole limit now would need to become unused again. If the last charge of the key is at least that long after now, the clock was
+// wrong.
 func (b *Book) Load(c *Charge, row []byte, heal bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

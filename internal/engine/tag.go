@@ -29,8 +29,8 @@ func (t tag) chain() uint32 { return uint32(t >> (2 * idBits)) }
 // withPlan returns the tag t with another last plan.
 func (t tag) withPlan(id tag) tag { return t&^maxIDs | id }
 
-// withPlans returns the tag t with another last plan, and another slowest plan. If both are the same, the tag says
-// nothing about the slowest plan.
+// withPlans returns the tag t with another last plan, and another slowest plan. If both are the same, the tag
+// records no slowest plan.
 func (t tag) withPlans(id, slow tag) tag {
 	if slow == id {
 		slow = 0

@@ -71,7 +71,8 @@ func (ps *ratePlans[S, C]) isNew(s *ratedState[S], p *ratePlan[S, C], now keytab
 	return ps.idle(s, p, max(now, p.config.Reached(&s.state)))
 }
 
-// Idle reports whether the key with the state s counts as new at the instant now, see above.
+// Idle reports whether the key with the state s counts as new at the instant now. The comment at the top of
+// this file says when a key does.
 func (ps *ratePlans[S, C]) Idle(s *ratedState[S], now keytable.Instant) bool {
 	p := ps.planOf(s)
 	return p == nil || ps.idle(s, p, now)
@@ -119,9 +120,9 @@ func (ps *ratePlans[S, C]) endWhenNew(v *Verdict, s *ratedState[S], from, p *rat
 }
 
 // convert converts the state s of the key with hash h from its old plan (from) to the plan (rate) p at the instant
-// now. It returns the plan that the method slower returns. If the parameter ahead is set, it is not known yet whether
-// the request is granted. A denial is then computed as if the burst changed later, and the caller either undoes the
-// conversion or calls keepSlowest.
+// now. It returns the plan that the method slower returns. The parameter ahead is set if it is not known yet whether
+// the request will be granted. convert then sets the parameter ahead of Resize too. After a denial, the caller must
+// undo the conversion; after a grant, it must call keepSlowest.
 func (ps *ratePlans[S, C]) convert(
 	s *ratedState[S], h keytable.Hash, from, p *ratePlan[S, C], now keytable.Instant, ahead bool,
 ) (slow *ratePlan[S, C]) {

@@ -64,8 +64,8 @@ func (l *Log) hole(place uint32) uint32 {
 	return n
 }
 
-// holesBelow returns how many units of the entries at all indices of the ring below k were given
-// back, modulo 2^32.
+// holesBelow returns how many units were given back of all entries whose index in the ring is below k. The
+// result is modulo 2^32.
 func (l *Log) holesBelow(k uint32) (n uint32) {
 	at := uint32(0)
 	for level := uint32(fan * fan * fan); level > 0; level /= fan {

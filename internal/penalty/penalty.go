@@ -76,7 +76,7 @@ type Table struct {
 type shard struct {
 	mu     sync.Mutex
 	states map[keytable.Hash]*state
-	_      [48]byte // so that two shards do not share a cache line
+	_      [48]byte // padding, so that two shards do not share a cache line
 }
 
 // New returns a Table for at most n keys.
