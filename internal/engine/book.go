@@ -121,7 +121,7 @@ func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err erro
 	for i := range charges {
 		switch c := &charges[i]; {
 		case !passes || c.N == 0 || !c.Granted():
-			if c.N > 0 && !c.Look { // the key may learn a new rate from a denial too
+			if c.N > 0 && !c.Look { // even a denied request may give its rate to the key
 				_, _, _ = b.rules[c.name()].Ask(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, c.N, Probe)
 			}
 		case c.Look:

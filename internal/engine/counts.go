@@ -7,7 +7,7 @@ import "github.com/ratelimit-go/ratelimit/internal/keytable"
 // in these algorithms consists of numbers of granted units, which mean the same under any limit.
 type Counts[S, C any] struct{}
 
-// A beginner is an [Algorithm] of which some configurations have windows that begin with the first charge of each key.
+// A beginner is an [Algorithm] that can be configured for windows that begin with the first charge of each key.
 type beginner[S any] interface {
 	// Begin sets the begin of the window in which the state s was last charged. It does nothing if the windows of the
 	// configuration do not begin with the first charge of a key.

@@ -32,7 +32,7 @@ type Dial struct {
 	last atomic.Pointer[dialWindow] // the latest window that was found
 
 	mu    sync.Mutex
-	other *dialWindow // a window that was found for an instant outside of last; guarded by mu
+	other *dialWindow // another window that was found earlier, before or after the window last; guarded by mu
 }
 
 // A dialWindow is a window on a timeline.
@@ -69,7 +69,7 @@ type dials struct {
 // Dial returns the Dial of the calendar c on the timeline t.
 func (t *Timeline) Dial(c *calendar.Calendar) *Dial {
 	d := NewDial(c, t, nil)
-	if start := t.Start(); start != start.Round(0) { // Round removes a monotonic time
+	if start := t.Start(); start != start.Round(0) { // true if start includes a monotonic time, which Round removes
 		d.read = d.time.read
 	}
 	if t.dials == nil { // the zero Timeline, which is used to check a rate

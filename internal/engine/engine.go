@@ -28,8 +28,8 @@ type Algorithm[S, C any] interface {
 	// The durations in v still count from now, see [StepAhead].
 	//
 	// The debt of s (the granted units that still count) drains at the rate of the configuration pace.
-	// Usually, pace is the configuration on which Step is called. It is a slower configuration if keys of
-	// several rates share the debt, or if the key is to change from a slower rate to this one.
+	// Usually, pace is the configuration on which Step is called. But pace is a slower configuration if keys
+	// of several rates share the debt, or if the key is to change from a slower rate to this one.
 	Step(s *S, pace C, now keytable.Instant, n int64, charge bool) (v Verdict, delay time.Duration)
 
 	// Carry is the first step of a change of the rate, and Resize is the second. Carry converts the

@@ -135,7 +135,7 @@ func (ps *ratePlans[S, C]) stepChanged(
 		*s = *before
 		if slow != p || p.ages != nil || from.config.Fills(p.config) {
 			v, delay = ps.stepCopy(before, s, from, p, now, n)
-		} else { // the parts of v are already what stepCopy would compute
+		} else { // v is already what stepCopy would compute, but its durations may be too long
 			ps.endWhenNew(&v, s, from, p, now, n)
 		}
 	}

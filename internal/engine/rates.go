@@ -48,7 +48,7 @@ type Rates struct {
 	Base    Rate            // the rule's own rate
 	Tiers   map[string]Rate // the rates of the tiers, by the name of the tier
 	MayGrow bool            // whether a request may ask for a rate of its own
-	SamePer bool            // whether a rate that a request asks for must have the same Per as Base
+	SamePer bool            // whether a rate that a request asks for must share the windows of Base, see Rate.sharesWindows
 	Learns  bool            // whether even a denied request may give its key another rate, see [Probe]; only a store needs this
 	Windows bool            // whether the algorithm counts in windows, so that 10 per second and 20 per 2 seconds are different rates
 	Warmup  *Warmup         // how the limit of a new key grows; nil if a new key has the full limit
@@ -202,7 +202,7 @@ func (ps *ratePlans[S, C]) configured(rate Rate) (config C, same Rate, err error
 	if err == nil && ps.rates.SamePer && !rate.sharesWindows(ps.rates.Base) {
 		err = ps.refusals.OtherPer(ps.rates.Base, rate)
 	}
-	if !ps.rates.Windows && ps.rates.Warmup == nil && err == nil { // with a Warmup, Requests stays: new keys have From/Requests of the limit
+	if !ps.rates.Windows && ps.rates.Warmup == nil && err == nil { // with a Warmup, Requests must stay: a new key has From of Requests units
 		rate = rate.reduced()
 	}
 	return config, rate, err

@@ -80,7 +80,7 @@ func (e *packedReceipt) pack(f *packed.Form, b *exact.Bucket) {
 		b.PackLevel(f, &e.each)
 		e.portion = Portion{}
 		if hi, lo := bits.Mul64(uint64(e.each.Whole+1), uint64(e.n)); hi > 0 || lo > math.MaxInt64/2 {
-			f.Fail() // receipt.cost could not compute the cost of all units
+			f.Fail() // the cost of all units would overflow in receipt.cost
 		}
 	case !e.whole && !e.scaled:
 		packed.Number(f, &e.portion.Units, 1, math.MaxInt64)

@@ -69,7 +69,7 @@ func (w *Windows) currentOther(now, last keytable.Instant, used int64) (counted 
 	if last >= begin {
 		counted = used
 	}
-	return counted, min(max(now.Until(end), 1), Never-1) // the last window of all time may end now, or never
+	return counted, min(max(now.Until(end), 1), Never-1) // neither 0 nor Never, even in the last window of all time
 }
 
 // SameWindow reports whether units count in the window that contains the instant last. The parameter at is the instant at which

@@ -140,9 +140,10 @@ func (c *copies) add(spots []engine.Spot, at keytable.Instant, amounts []int64) 
 }
 
 // sum charges several callers to the copies as one sum. The slice units has the sum for each of the keys in
-// spots that can deny. Nothing is charged before the given instant. sum takes the units in rounds, in each
-// round the largest amounts that the keys grant. Once the keys grant these amounts at constant intervals, sum
-// computes from the interval how long the remaining rounds take, and does not charge them.
+// spots that can deny. Nothing is charged before the given instant. sum takes the units in rounds. In each round,
+// it takes from the key that needs the most rounds as many units as this key ever grants at once, and from each
+// other key the same fraction of its sum. Once the keys grant these amounts at constant intervals, sum computes
+// from the interval how long the remaining rounds take, and does not charge them.
 func (c *copies) sum(spots []engine.Spot, at keytable.Instant, callers int, units []int64) {
 	c.size += callers
 	// These variables describe the key that needs the most rounds: its largest amount in one round, its amount in
