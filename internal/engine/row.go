@@ -229,7 +229,7 @@ func (k *ratedKeys[S, C]) load(l *Ledger, h keytable.Hash, rate *Rate, f *packed
 	}
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
-	shard.Offer(h, s, 0) // no key is idle at instant 0, so Offer evicts no other key
+	shard.Offer(h, s, 0) // no used key is idle at instant 0, so Offer evicts none
 	return nil
 }
 

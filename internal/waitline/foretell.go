@@ -27,7 +27,7 @@ import (
 // A forecast says when a request that arrives now will be served.
 type forecast struct {
 	at      keytable.Instant // the instant at which the request is served; keytable.End if it never is
-	sure    keytable.Instant // no earlier instant is possible, even if other requests end at once and return their units
+	sure    keytable.Instant // the request cannot be served before this instant, even if other requests end at once and return their units
 	delay   time.Duration    // the Delay of the request: how long its caller must still wait once the units are taken
 	binding *engine.Spot     // the key that the request must wait for longest
 }

@@ -120,7 +120,7 @@ type survey struct {
 	outcome outcome
 	reason  error            // why the head stops waiting without a charge; otherwise nil
 	need    keytable.Instant // when all keys will have the units that the head waits for; keytable.End if a key never will
-	sure    keytable.Instant // no earlier instant is possible, even if other requests end at once and return their units
+	sure    keytable.Instant // the head cannot be served before this instant, even if other requests end at once and return their units
 	binding *engine.Spot     // the key that the head must wait for longest
 }
 
