@@ -55,7 +55,7 @@ const (
 type Reading func() (wall int64, since time.Duration)
 
 // NewDial returns a Dial of the calendar c on the timeline t. If read is not nil, the Dial calls it to compare the two clocks.
-// The method [Timeline.Dial] calls NewDial. Tests call NewDial directly, with a read that simulates that the wall clock is set.
+// The method [Timeline.Dial] calls NewDial. Tests call NewDial directly, with a function that simulates changes of the wall clock.
 func NewDial(c *calendar.Calendar, t *Timeline, read Reading) *Dial {
 	return &Dial{calendar: c, time: *t, read: read}
 }
@@ -131,7 +131,7 @@ func (d *Dial) find(now keytable.Instant) *dialWindow {
 }
 
 // wallStart returns the time of the wall clock at the instant keytable.Start. If the clocks have moved against each
-// other by less than a millisecond since the edges of the window last were computed, it returns last.start.
+// other by less than a millisecond since the edges in the parameter last were computed, it returns last.start.
 func (d *Dial) wallStart(last *dialWindow) (start int64) {
 	if d.read == nil {
 		return d.time.Start().UnixNano()
