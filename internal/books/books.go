@@ -1,5 +1,5 @@
-// Package books lets package dbstore use the engine of a MemoryStore: it has a function of the root package that other
-// packages of the module cannot import by name.
+// Package books lets package dbstore use the engine of a MemoryStore. The root package does not export this engine. It
+// stores a function that returns the engine in the variable [Of], which only packages of this module can use.
 package books
 
 import "github.com/ratelimit-go/ratelimit/internal/engine"

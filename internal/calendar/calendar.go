@@ -78,7 +78,7 @@ func Parse(text string) (Window, error) {
 	}
 	unit, rest, day := words[0], words[1:], 1
 	if len(rest) > 0 && rest[0] == "from" {
-		if unit == first { // "first from day 1" too, which Text returns for a unit that no calendar has
+		if unit == first { // refuse even "first from day 1": Text returns this text for the unit "first", which no calendar has
 			return Window{}, &Error{PartDay, onlyMonth}
 		}
 		if len(rest) < 3 || rest[1] != "day" {
@@ -139,8 +139,8 @@ func New(unit string, day int, zone string) (Window, error) {
 	return insert(text, newCalendar(u, day, z)), nil
 }
 
-// Text returns the text of the Window that New returns for these parameters. If New returns an error, the text
-// has them as they are, so that Parse returns an error.
+// Text returns the text of the Window that New returns for these parameters. If New returns an error, or a Window
+// that has no Calendar, Text returns a text that Parse refuses: the parameters as they are, such as "day from day 5".
 func Text(unit string, day int, zone string) string {
 	w, err := New(unit, day, zone)
 	if err == nil && w.calendar != nil {

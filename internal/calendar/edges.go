@@ -39,8 +39,8 @@ func newCalendar(u unit, day int, z *zone) *Calendar {
 func (c *Calendar) Edges(now int64) (begin, end int64) {
 	sec := floor(now, int64(time.Second))
 	at := c.zone.at(sec)
-	// Begin with the window that contains the current local date. If clocks will be set back over its first date,
-	// this window has not begun yet, and an earlier one contains the instant now.
+	// Look first at the window that contains the current local date. If clocks will be set back over its first date,
+	// this window has not begun yet, and an earlier window contains the instant now.
 	from := c.firstDate(floor(sec+c.zone.spans[at].offset, daySeconds))
 	to := c.nextFirst(from)
 	b := c.zone.begin(from, at)
@@ -62,9 +62,9 @@ func (c *Calendar) Longest() int64 { return c.longest }
 //
 // An interval can touch two windows in part: the first and the last. All other windows lie in the interval as a
 // whole, and last at most length-1 nanoseconds together. So there are two bounds on the number of these other
-// windows. First, each of them is at least as long as the shortest window. Second, they last 24 hours together
-// for each of their dates, less the time by which clocks were set forward meanwhile, which is at most the
-// difference between the largest and the smallest offset.
+// windows. First, each of them is at least as long as the shortest window. Second, together they last at least 24
+// hours for each of their dates, minus the time by which clocks are set forward in them. This time is at most the
+// difference between the largest and the smallest offset of the zone.
 func (c *Calendar) MaxTouched(length uint64) uint64 {
 	if length == 0 {
 		return 1

@@ -34,8 +34,8 @@ func Index(all []Cost, unit string) int {
 }
 
 // Of returns how many units a request takes from a rule that counts the given unit. The first parameter lists the
-// costs of the request, one for each unit. If it has no cost in requests (the unit is ""), the request costs as many
-// requests as the parameter requests says, but at least 1.
+// costs of the request, one for each unit. If the list has no cost in requests (the unit is ""), the request costs as
+// many requests as the parameter requests says, but at least 1.
 //
 // The result asked is false if the rule does not apply to the request: if the rule counts requests and the request
 // costs 0 requests, or if the rule counts another unit and the list has no cost in this unit.

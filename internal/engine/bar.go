@@ -21,8 +21,8 @@ func (b *Bar) Rest(t *Timeline, p *Part) time.Duration {
 	return rest
 }
 
-// rest does what Rest does. It also returns the instant at which it has looked, or 0 if no block can apply: if the rule has no
-// Penalty, if the rule only observes (is in shadow), or if p has its answer already.
+// rest does what Rest does. It also returns the instant at which it has read the clock. This instant is 0 if no block can apply:
+// if the rule has no Penalty, if the rule only observes (is in shadow), or if p has its answer already.
 func (b *Bar) rest(t *Timeline, p *Part) (rest time.Duration, now keytable.Instant) {
 	if b.Strikes == nil || p.Keys == nil || p.Shadow {
 		return 0, 0
@@ -32,7 +32,7 @@ func (b *Bar) rest(t *Timeline, p *Part) (rest time.Duration, now keytable.Insta
 }
 
 // Deny denies the part p (one rule of a request) if its key is blocked. It writes the denial into p and sets p.Keys to nil, so
-// that DecideAll takes over this answer. The fields that a block does not change, such as Limit, are as without the block.
+// that DecideAll takes over this answer. The other fields, such as Limit, get the values that they would have without the block.
 func (b *Bar) Deny(t *Timeline, p *Part) {
 	rest, now := b.rest(t, p)
 	if rest == 0 {

@@ -46,8 +46,8 @@ type Charge struct {
 	ID      uint64        // the number by which the charge can be given back; 0 if it cannot be given back
 	HoldFor time.Duration // for how long the charge can be given back
 
-	Penalty   penalty.Rule // when denials block the key; zero if they do not
-	NoStrike  bool         // whether a denial is left out when the Penalty counts the denials of the key
+	Penalty   penalty.Rule // after how many denials, and for how long, the key is blocked; zero if denials do not block it
+	NoStrike  bool         // if set, the Penalty does not count a denial of this Charge
 	Penalized bool         // part of the answer: whether the key is blocked by the Penalty
 
 	Verdict               // the answer of the Book
@@ -121,7 +121,7 @@ func (b *Book) Take(charges []Charge, r Record, look bool) (found bool, err erro
 	for i := range charges {
 		switch c := &charges[i]; {
 		case !passes || c.N == 0 || !c.Granted():
-			if c.N > 0 && !c.Look { // the key may learn a new rate from a denial too
+			if c.N > 0 && !c.Look { // even a denied request may give its rate to the key
 				_, _, _ = b.rules[c.name()].Ask(keytable.HashOf(c.Key), Wanted{Rate: &c.Rate}, now, c.N, Probe)
 			}
 		case c.Look:

@@ -7,9 +7,10 @@ import "github.com/ratelimit-go/ratelimit/internal/keytable"
 // in these algorithms consists of numbers of granted units, which mean the same under any limit.
 type Counts[S, C any] struct{}
 
-// A beginner is an [Algorithm] of which some configurations have windows that begin with the first charge of each key.
+// A beginner is an [Algorithm] that can be configured for windows that begin with the first charge of each key.
 type beginner[S any] interface {
-	// Begin sets the begin of the window in which the state s was last charged. It does nothing for other windows.
+	// Begin sets the begin of the window in which the state s was last charged. It does nothing if the windows of the
+	// configuration do not begin with the first charge of a key.
 	Begin(s *S, at keytable.Instant)
 }
 
@@ -17,8 +18,8 @@ type beginner[S any] interface {
 // Clone of its own.
 func (Counts[S, C]) Clone(s *S) S { return *s }
 
-// Inherit returns the first state of its own for a key that shared the state s with other keys until now: a copy,
-// with the same counts. The algorithm that keeps a log of instants has a method Inherit of its own.
+// Inherit is called for a key that shared the state s with other keys until now. It returns the key's own state: a
+// copy of s. The algorithm that keeps a log of instants has a method Inherit of its own.
 func (Counts[S, C]) Inherit(s *S, _ keytable.Instant) S { return *s }
 
 // Resize leaves the state of a key as it is, because a count means the same under any limit.

@@ -24,7 +24,7 @@ type Question struct {
 	Want    Wanted        // the rate to decide at
 	N       int64         // how many units the request asks for; 0 asks whether one unit would be granted, and charges nothing
 	Ends    bool          // whether units come back when running work ends, maybe sooner than RetryAfter says, see [NewInFlight]
-	Shadow  bool          // whether the rule only observes: its denial stops no request. It is charged if it grants and the request passes
+	Shadow  bool          // whether the rule only observes: its denial stops no request. If it grants, and the request passes, it is charged
 	Advises bool          // for a rule in shadow: whether the caller is told of its denials, which then have a count of their own
 
 	shard lockedShard // the part of the table with the state of the key, while it is locked; otherwise nil
@@ -214,7 +214,7 @@ func takeAll(parts []Part, order *Order, now keytable.Instant, last int) (passes
 				p.Verdict, p.Delay, p.Receipt = p.shard.chargeAndUnlock(p.Hash, p.Want.Tier, now, p.N, take)
 				p.shard = nil
 			} else {
-				// The same as p.ask(now, Look), written out: the compiler does not inline that call, which took 3 % of the
+				// This is p.ask(now, Look), written out. The compiler does not inline ask, and a call of ask took 3 % of the
 				// decision's time.
 				p.Verdict, p.Delay, p.Receipt = p.shard.step(p.Hash, p.Want, now, p.Units(), Look)
 			}
@@ -283,7 +283,7 @@ func finishAll(parts []Part, order *Order, out *Outcome) {
 	charge := order.Mode.Takes() && out.Passes && !out.Late
 	recorded := -1
 	if charge && order.Record != nil {
-		recorded = len(parts) - 1 // the last key stays locked until the request is recorded
+		recorded = len(parts) - 1 // the request is recorded while the key of the last part is still locked
 	}
 	counted := order.Mode.Charges() && (charge || !out.Passes && order.Mode == ModeTake)
 	for i := range parts {

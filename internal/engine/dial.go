@@ -13,16 +13,17 @@ import (
 // A Dial says in which window of a calendar an instant of a timeline lies. All configurations with the same
 // calendar and timeline share one Dial, see [Timeline.Dial]. Goroutines may call its methods concurrently.
 //
-// The edges of a calendar are times of the wall clock. On a timeline that runs by a monotonic clock, they lie
-// where the wall clock will show them if it is not set. So the Dial compares the two clocks when it looks for a
-// window, and again once more than a second has passed since it did. If the wall clock was set, or the machine
-// was suspended, by a millisecond or more, the Dial places the edges anew:
+// The edges of a calendar's windows are times of the wall clock, but a timeline may run by a monotonic clock. The
+// Dial then computes at which instants the wall clock will show these times if nobody sets it. It compares the two
+// clocks when it looks for a window, and again once the last comparison is more than a second old. If the two have
+// moved against each other by a millisecond or more (the wall clock was set, or the machine was suspended), the
+// Dial computes the edges again:
 //
-//   - The window that has begun keeps its begin: units that were charged in it go on to count.
-//   - A window that is now found to have begun earlier begins at the first instant at which that was found. Units
-//     that were charged until then belong to the window before.
-//   - If the wall clock was set back over the begin of the window by less than an hour, the window goes on.
-//     Otherwise the window that the clock now shows becomes current again, with all units charged since its begin.
+//   - The present window keeps its begin, so the units that were charged in it still count.
+//   - If the wall clock was set forward into a later window, this window begins when the Dial notices the change.
+//     Units that were charged before belong to the window before.
+//   - If the wall clock was set back to less than an hour before the begin of the present window, this window goes
+//     on. If the clock was set back further, the window that it now shows becomes the present one.
 type Dial struct {
 	calendar *calendar.Calendar
 	time     Timeline
@@ -31,7 +32,7 @@ type Dial struct {
 	last atomic.Pointer[dialWindow] // the latest window that was found
 
 	mu    sync.Mutex
-	other *dialWindow // a window that was found for an instant outside of last; guarded by mu
+	other *dialWindow // another window that was found earlier, before or after the window last; guarded by mu
 }
 
 // A dialWindow is a window on a timeline.
@@ -39,7 +40,7 @@ type dialWindow struct {
 	begin, end keytable.Instant // the window contains the instants from begin until just before end
 	until      atomic.Uint64    // the last instant at which begin and end are known to be right without a look at the clocks
 
-	start              int64 // the time of the wall clock at the instant keytable.Start, by which the edges were placed
+	start              int64 // the time of the wall clock at the instant keytable.Start, from which the edges were computed
 	wallBegin, wallEnd int64 // the edges, as times of the wall clock; times are in nanoseconds since the Unix epoch
 }
 
@@ -53,8 +54,8 @@ const (
 // since the start of a timeline.
 type Reading func() (wall int64, since time.Duration)
 
-// NewDial returns a Dial of the calendar c on the timeline t. If read is not nil, the Dial compares the two clocks by it. The
-// method [Timeline.Dial] calls NewDial; tests do too, because no other clock can set its wall clock.
+// NewDial returns a Dial of the calendar c on the timeline t. If read is not nil, the Dial calls it to compare the two clocks.
+// The method [Timeline.Dial] calls NewDial. Tests call NewDial directly, with a function that simulates changes of the wall clock.
 func NewDial(c *calendar.Calendar, t *Timeline, read Reading) *Dial {
 	return &Dial{calendar: c, time: *t, read: read}
 }
@@ -68,7 +69,7 @@ type dials struct {
 // Dial returns the Dial of the calendar c on the timeline t.
 func (t *Timeline) Dial(c *calendar.Calendar) *Dial {
 	d := NewDial(c, t, nil)
-	if start := t.Start(); start != start.Round(0) { // Round removes a monotonic time
+	if start := t.Start(); start != start.Round(0) { // true if start includes a monotonic time, which Round removes
 		d.read = d.time.read
 	}
 	if t.dials == nil { // the zero Timeline, which is used to check a rate
@@ -86,7 +87,8 @@ func (t *Timeline) Dial(c *calendar.Calendar) *Dial {
 	return d
 }
 
-// clear makes all instants of the timeline mean other times, because its start was set again.
+// clear removes all Dials. It is called when the start of the timeline was set again, because each instant then stands for
+// another time.
 func (d *dials) clear() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -128,8 +130,8 @@ func (d *Dial) find(now keytable.Instant) *dialWindow {
 	return w
 }
 
-// wallStart returns the time of the wall clock at the instant keytable.Start. If the clocks have hardly moved
-// against each other since the window last was placed, it returns the same time as then.
+// wallStart returns the time of the wall clock at the instant keytable.Start. If the clocks have moved against each
+// other by less than a millisecond since the edges in the parameter last were computed, it returns last.start.
 func (d *Dial) wallStart(last *dialWindow) (start int64) {
 	if d.read == nil {
 		return d.time.Start().UnixNano()
@@ -158,7 +160,8 @@ func (t *Timeline) read() (wall int64, since time.Duration) {
 	return reading.UnixNano(), reading.Sub(t.Start())
 }
 
-// place returns the window that contains the instant now by the calendar alone.
+// place returns the window of the calendar that contains the instant now. The parameter start is the time of the
+// wall clock at the instant keytable.Start.
 func (d *Dial) place(now keytable.Instant, start int64) *dialWindow {
 	w := &dialWindow{start: start}
 	wall, since := start, int64(now.Duration())
@@ -203,7 +206,8 @@ func (w *dialWindow) follow(last *dialWindow, now keytable.Instant) {
 	}
 }
 
-// trust records that the edges of w are right at the instant now, so that they need not be looked at for a second.
+// trust records that the edges of w are right at the instant now, so that the clocks need not be compared for a
+// second. If steady is set, the edges never move, and the clocks are never compared.
 func (w *dialWindow) trust(now keytable.Instant, steady bool) {
 	if steady {
 		w.until.Store(math.MaxUint64)

@@ -52,9 +52,9 @@ func (k *ratedKeys[S, C]) Place(h keytable.Hash, now keytable.Instant) (Place, i
 	return (*ratedShard[S, C])(shard).place(h, now)
 }
 
-// Held returns how many units of the key with hash h are held by running work at the instant now, and for
-// how long. If the key has no state, these are the units held for all keys without a state together. If the
-// rule does not limit running work, Held returns zeros.
+// Held returns how many units of the key with hash h are held by running work at the instant now, and for how
+// long the oldest hold has lasted. If the key has no state, Held counts the holds of all keys without a state
+// together. If the rule does not limit running work, Held returns zeros.
 func (k *ratedKeys[S, C]) Held(h keytable.Hash, now keytable.Instant) Held {
 	shard := k.table.Lock(h)
 	defer shard.Unlock()

@@ -28,8 +28,8 @@ type Algorithm[S, C any] interface {
 	// The durations in v still count from now, see [StepAhead].
 	//
 	// The debt of s (the granted units that still count) drains at the rate of the configuration pace.
-	// Usually, pace is the configuration on which Step is called. It is a slower configuration if keys of
-	// several rates share the debt, or if the key is to change from a slower rate to this one.
+	// Usually, pace is the configuration on which Step is called. But pace is a slower configuration if keys
+	// of several rates share the debt, or if the key is to change from a slower rate to this one.
 	Step(s *S, pace C, now keytable.Instant, n int64, charge bool) (v Verdict, delay time.Duration)
 
 	// Carry is the first step of a change of the rate, and Resize is the second. Carry converts the
@@ -56,8 +56,8 @@ type Algorithm[S, C any] interface {
 	// one.
 	Slower(than C) bool
 
-	// Charged returns the instant of the last charge of s, or the begin of the window in which it was made, if
-	// windows begin with the first charge of a key.
+	// Charged returns the instant of the last charge of s. If windows begin with the first charge of a key, it
+	// returns the begin of the window of the last charge instead.
 	Charged(s *S) keytable.Instant
 
 	// GiveBack subtracts units that were charged earlier from the state s. Units that do not count any
@@ -101,9 +101,9 @@ func StepAhead[S any, C Algorithm[S, C]](
 }
 
 // await converts the durations in the verdict v. Before the call, they count from the instant in the
-// parameter seen. After the call, they count from the instant in the parameter now, which is not later.
-// A RetryAfter of 0 stays 0, because the request is granted, and so does a ResetAfter of 0, because the
-// key is unused.
+// parameter seen. After the call, they count from the instant in the parameter now, which is not later
+// than seen. A RetryAfter of 0 stays 0, because the request is granted. A ResetAfter of 0 stays 0,
+// because the key is unused.
 func (v *Verdict) await(seen, now keytable.Instant) {
 	ahead := min(seen.Since(now), uint64(Never))
 	if v.RetryAfter > 0 {

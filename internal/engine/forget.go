@@ -32,9 +32,9 @@ func (k *ratedKeys[S, C]) Admit(r *Rate) error {
 // the keys changes. It returns the plans that k then has. It does nothing in two cases:
 //
 //   - Another call has replaced the given plans (old) meanwhile.
-//   - An earlier call has made these plans, and since then fewer new rates were added or refused than a
-//     quarter of the largest number of rates. It takes long to visit all keys, so this must be rare, even if
-//     all rates are in use.
+//   - An earlier call has made these plans, and the number of rates that were added or refused since then is
+//     below a quarter of the largest number of rates. A call that visits all keys takes long, so it must be
+//     rare, even if all rates are in use.
 func (k *ratedKeys[S, C]) forgetRates(old *ratePlans[S, C]) *ratePlans[S, C] {
 	k.changing.Lock()
 	defer k.changing.Unlock()

@@ -40,8 +40,8 @@ type holder[S any] interface {
 	end(s *S, id Receipt) (n int64)
 
 	// extend ends the hold with the number id, and starts a hold of the same units at the instant now,
-	// which lasts for the duration per at most. It returns the number of the new hold, or 0 if s has no
-	// such hold or if it is over at this instant.
+	// which lasts for the duration per at most. It returns the number of the new hold. It returns 0 if s
+	// has no hold with the number id, or if that hold is over at the instant now.
 	extend(s *S, id Receipt, now keytable.Instant, per time.Duration) Receipt
 
 	// count returns how many holds s has at the instant now.

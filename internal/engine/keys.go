@@ -14,9 +14,9 @@ import (
 // rules with different algorithms can take part in one decision.
 type Keys interface {
 	// Decide decides on n units for the key with hash h at the rate of the given tier, and charges the units if
-	// they are granted. It is for a request to which only this one rule applies. The parameter began is a reading
-	// of the machine's clock that the caller has made for this decision, or 0. The result now is the instant of
-	// the decision. If callers wait for the key, Decide decides nothing and sets queued.
+	// they are granted. Decide serves requests to which only this one rule applies. The parameter began is a
+	// reading of the machine's clock that the caller has made for this decision, or 0. The result now is the
+	// instant of the decision. If callers wait for the key, Decide decides nothing and sets queued.
 	Decide(h keytable.Hash, tier string, n int64, began keytable.Instant) (v Verdict, delay time.Duration, now keytable.Instant, queued bool)
 
 	// Hold does what Decide does, for units that can be given back. If the units are granted, Hold
@@ -31,8 +31,8 @@ type Keys interface {
 
 	// SetTerm gives the receipt with the number id a term: the units of the receipt can be given back
 	// until the instant in the parameter until, and also at this instant. A key has at most [MaxOpen]
-	// receipts with a term. All keys of the rule together have at most as many as the parameter maxKeys
-	// of [NewKeys] says. If there are more, the oldest receipts become final: their units stay charged.
+	// receipts with a term. For all keys of the rule together, the largest number is the parameter maxKeys
+	// of [NewKeys]. If there are more, the oldest receipts become final: their units stay charged.
 	SetTerm(id Receipt, until, now keytable.Instant)
 
 	// Settle ends the receipt with the number id, of the key with hash h, at the instant now. The parameter actual
@@ -72,11 +72,11 @@ type Keys interface {
 	// how many charges of the key can still be given back.
 	Place(h keytable.Hash, now keytable.Instant) (Place, int)
 
-	// Held returns how many units of the key with hash h running work holds at the instant now, and for how long.
-	// If the rule does not limit running work, Held returns zeros.
+	// Held returns how many units of the key with hash h are held by running work at the instant now, and for how
+	// long the oldest hold has lasted. If the rule does not limit running work, Held returns zeros.
 	Held(h keytable.Hash, now keytable.Instant) Held
 
-	// Reset makes the key with hash h as if it had never been used, and returns true. A key that has no
+	// Reset forgets everything that the key with hash h has used, and returns true. A key that has no
 	// state of its own shares one debt with all other such keys, and Reset does not change this debt.
 	// If the debt denies a request for one unit at the rate that the parameter want selects, Reset
 	// returns false.
@@ -133,8 +133,8 @@ type lockedShard interface {
 	// receipt for them.
 	step(h keytable.Hash, want Wanted, now keytable.Instant, n int64, do Intent) (v Verdict, delay time.Duration, id Receipt)
 
-	// refusal returns the error that says why the rule cannot use want.Rate, so that it decides at its
-	// own rate instead. It returns nil if the rule can use want.Rate.
+	// refusal returns the error that says why the rule cannot use want.Rate. The rule then decides at its
+	// own rate instead. If the rule can use want.Rate, refusal returns nil.
 	refusal(want Wanted) error
 
 	// ahead decides on a request for n units of the key with hash h at the instant in the parameter at,
@@ -175,7 +175,7 @@ type Intent uint8
 // The values of an Intent.
 const (
 	Look  Intent = iota // change nothing
-	Probe               // charge nothing; but if Rates.Learns is set, the key may get the rate of the request, even if it is denied
+	Probe               // charge nothing; but if Rates.Learns is set, even a denied request may give its rate to the key
 	Take                // if the units are granted, give the key the rate of the request, and charge the units; otherwise do what Probe does
 	Hold                // do what Take does, and issue a receipt for the charge
 

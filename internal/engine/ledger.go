@@ -75,7 +75,7 @@ func (l *Ledger) Charge(
 	case r == 0:
 		return v, delay // the request was denied, or charged to a debt that several keys share
 	case l.holds:
-		term = v.ResetAfter // the newest hold of a key runs out last, so this is how long it lasts
+		term = v.ResetAfter // this hold is the newest and runs out last; the key is then unused
 	}
 	name := entryName{h, id}
 	if e := l.named[name]; e != nil {
@@ -91,7 +91,7 @@ func (l *Ledger) Charge(
 	return v, delay
 }
 
-// add adds an open charge, which is the youngest.
+// add adds an open charge. It becomes the last in the lists, so it must be the newest one.
 func (l *Ledger) add(opened *entry) {
 	of := l.of[opened.hash]
 	if of == nil || of.Len() == 0 {
@@ -108,7 +108,7 @@ func (l *Ledger) add(opened *entry) {
 func (l *Ledger) Close(h keytable.Hash, id uint64, actual int64, now keytable.Instant) {
 	if e := l.named[entryName{h, id}]; e != nil {
 		open := e.Value.(*entry)
-		if open.until < now && !l.holds { // for holds, the state of the key knows which ones have run out
+		if open.until < now && !l.holds { // not for holds: the state of the key itself says which holds have run out
 			actual = open.n
 		}
 		l.end(e, actual)

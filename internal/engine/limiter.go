@@ -84,7 +84,7 @@ func admit[S any, C Algorithm[S, C]](shard *keytable.Shard[S, C], h keytable.Has
 	return shard.Algorithm.Step(owed, shard.Algorithm, now, n, true)
 }
 
-// Reset makes the key with hash h as if it had never been used, and returns true. A key that has no
+// Reset forgets everything that the key with hash h has used, and returns true. A key that has no
 // state of its own shares one debt with all other such keys, and Reset does not change this debt. If
 // the debt denies a request for one unit, Reset returns false.
 func (l *Limiter[S, C]) Reset(h keytable.Hash) bool {

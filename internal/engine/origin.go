@@ -24,15 +24,15 @@ type origin struct {
 	pending atomic.Bool // true until the clock shows a usual time, to which the start is then set
 	start   atomic.Pointer[time.Time]
 
-	dials   *dials     // those of the timeline
+	dials   *dials     // the same as Timeline.dials
 	mu      sync.Mutex // held while the start is set again
 	restart func()     // a function that forgets the states of all keys; set before the first decision
 }
 
 // OnRestart sets the function restart. The timeline calls restart when it sets its start again, see
 // [NewTimeline]. At the time of this call, the method Start returns the new start already. The function
-// must make every key as if it had never been used, and compute the configurations again. It may take
-// the locks that decisions take.
+// must forget what every key has used, and compute the configurations again. It may take the locks that
+// decisions take.
 //
 // No decision begins while restart runs. A decision that began earlier counts as made before the clock
 // was set.

@@ -135,7 +135,7 @@ func (ps *ratePlans[S, C]) stepChanged(
 		*s = *before
 		if slow != p || p.ages != nil || from.config.Fills(p.config) {
 			v, delay = ps.stepCopy(before, s, from, p, now, n)
-		} else { // the parts of v are already what stepCopy would compute
+		} else { // v is already what stepCopy would compute, but its durations may be too long
 			ps.endWhenNew(&v, s, from, p, now, n)
 		}
 	}
@@ -144,12 +144,12 @@ func (ps *ratePlans[S, C]) stepChanged(
 
 // slower compares two plans (rates): the old plan (from), at which the state s was last written, and
 // the new plan (p). It converts s to the slower one of the two, drains the debt at that rate until
-// now, and returns this slower plan. It is not known when since the last charge the rate of the key
-// changed, so the slower rate applies to all of that time.
+// now, and returns this slower plan. The rate of the key may have changed at any time since the last
+// charge, so the slower rate applies to all of that time.
 func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) *ratePlan[S, C] {
 	slows := p.config.Slower(from.config) && !ps.isNew(s, from, now)
 	if from.ages != nil {
-		from.ages.Forget(&s.state, now) // the old plan says whether the key counts as new again, because the table has evicted keys by this plan
+		from.ages.Forget(&s.state, now) // use the old plan, as the table does when it looks for keys that count as new and may be evicted
 	}
 	slow := from
 	if slows {
@@ -315,7 +315,7 @@ func (ps *ratePlans[S, C]) fits(s *ratedState[S], p *ratePlan[S, C], now keytabl
 // Inherit returns the first state of a key that has shared the debt s and gets a slot of its own.
 func (ps *ratePlans[S, C]) Inherit(s *ratedState[S], now keytable.Instant) ratedState[S] {
 	if p := ps.planOf(s); p != nil {
-		return ratedState[S]{state: p.config.Inherit(&s.state, now), tag: s.tag} // of a shared debt, the tag has only a plan
+		return ratedState[S]{state: p.config.Inherit(&s.state, now), tag: s.tag} // the tag of a shared debt names no receipts
 	}
 	return ratedState[S]{}
 }
@@ -340,7 +340,7 @@ func (ps *ratePlans[S, C]) successor(from *ratePlan[S, C], successors map[tag]*r
 		return to
 	}
 	to, err := ps.find(from.rate, true)
-	if err != nil { // the rule's windows now have another length, or it has no ids left
+	if err != nil { // the rule's windows now have another length, or the rule has no ids left for plans
 		return ps.base
 	}
 	return to

@@ -21,11 +21,11 @@ type Rate struct {
 	Requests int           // at least 1
 	Per      time.Duration // above 0; 0 if Window is a calendar
 	Burst    int           // at least 0
-	Window   string        // text of the windows in which units are counted; empty for multiples of Per since the Unix epoch
+	Window   string        // names the windows in which units are counted; empty if they begin at multiples of Per since the Unix epoch
 }
 
-// sharesWindows reports whether keys of one rule may have the rates r and q: only the day on which the months of
-// a calendar begin may differ.
+// sharesWindows reports whether keys of one rule may have the rates r and q. They may if both rates count units in
+// the same windows. If the windows are the months of a calendar, the day on which these begin may differ.
 func (r Rate) sharesWindows(q Rate) bool { return r.Per == q.Per && calendar.Alike(r.Window, q.Window) }
 
 // sameWindows reports whether both rates count units in the same windows.
@@ -48,7 +48,7 @@ type Rates struct {
 	Base    Rate            // the rule's own rate
 	Tiers   map[string]Rate // the rates of the tiers, by the name of the tier
 	MayGrow bool            // whether a request may ask for a rate of its own
-	SamePer bool            // whether a rate that a request asks for must have the same Per as Base
+	SamePer bool            // whether a rate that a request asks for must share the windows of Base, see Rate.sharesWindows
 	Learns  bool            // whether even a denied request may give its key another rate, see [Probe]; only a store needs this
 	Windows bool            // whether the algorithm counts in windows, so that 10 per second and 20 per 2 seconds are different rates
 	Warmup  *Warmup         // how the limit of a new key grows; nil if a new key has the full limit
@@ -123,11 +123,11 @@ type ratePlans[S any, C Algorithm[S, C]] struct {
 	mu    sync.Mutex // held while a plan, or an entry of the hash table entries, is added
 	count int32      // number of rates in the hash table entries; guarded by mu
 	most  int32      // largest number of plans for rates that requests ask for; guarded by mu
-	since int32      // how many rates were added or refused since forgetRates made the ratePlans; else a large number; guarded by mu
+	since int32      // how many rates were added or refused since forgetRates made these plans; large if it did not make them; guarded by mu
 
 	// scarce is set when more than 63/64 of the plans that the field most allows are in use. From then on,
-	// Admit forgets rates that no key uses. The last 64th is for decisions that called Admit before scarce was
-	// set.
+	// Admit forgets rates that no key uses. The last 64th is left for decisions that called Admit before scarce
+	// was set.
 	scarce atomic.Bool
 
 	byID atomic.Pointer[[]*ratePlan[S, C]] // all plans: the plan with the id i is at index i-1
@@ -202,7 +202,7 @@ func (ps *ratePlans[S, C]) configured(rate Rate) (config C, same Rate, err error
 	if err == nil && ps.rates.SamePer && !rate.sharesWindows(ps.rates.Base) {
 		err = ps.refusals.OtherPer(ps.rates.Base, rate)
 	}
-	if !ps.rates.Windows && ps.rates.Warmup == nil && err == nil { // with a Warmup, Requests stays: new keys have From/Requests of the limit
+	if !ps.rates.Windows && ps.rates.Warmup == nil && err == nil { // with a Warmup, Requests must stay: a new key has From of Requests units
 		rate = rate.reduced()
 	}
 	return config, rate, err

@@ -23,10 +23,14 @@ type loaded struct {
 	hash keytable.Hash
 }
 
-// Load sets what b knows about the key of the Charge c to what the row has, which [Book.Dump] has returned. If the parameter
-// heal is set, a key that was charged so far ahead of the clock that a new key, used up now, would be unused again by then
-// counts as charged last now: the clock was once set to a wrong time. Load returns [packed.ErrBroken] if no Dump can have
-// returned the row; call Forget then. The Book must know nothing about the key before the call.
+// Load reads what b has to know about the key of the Charge c from the given row, which [Book.Dump] has returned. The Book must
+// know nothing about the key before the call. Load returns [packed.ErrBroken] if no Dump can have returned the row. The caller
+// must then call Forget.
+//
+// If the parameter heal is set, Load repairs the row of a key that was charged while the clock showed a wrong time, far in the
+// future. It moves the last charge of such a key back to now. To find such keys, Load computes how long a new key that used its
+// whole limit now would need to become unused again. If the last charge of the key is at least that long after now, the clock was
+// wrong.
 func (b *Book) Load(c *Charge, row []byte, heal bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,8 +72,8 @@ func (b *Book) Load(c *Charge, row []byte, heal bool) error {
 	return keys.Keys.(rower).load(keys, at.hash, &rate, f, now, heal)
 }
 
-// Dump returns what b knows about the key of the Charge c, for [Book.Load], or nil if it knows nothing. From the instant in the
-// parameter keep on, a key about which nothing is known gets the same answers.
+// Dump returns what b knows about the key of the Charge c, as a row for [Book.Load], or nil if b knows nothing about the key. The
+// row can be deleted at the instant in the result keep: from then on, the key gets the same answers without the row.
 func (b *Book) Dump(c *Charge) (row []byte, keep keytable.Instant) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,8 +99,8 @@ func (b *Book) Dump(c *Charge) (row []byte, keep keytable.Instant) {
 	return f.Bytes(), keep
 }
 
-// Forget makes b forget all keys that were loaded or dumped since the last call of Forget, and all that the function onRestart of
-// [NewBook] forgets. What b knows of the rules, such as their rates, stays.
+// Forget makes b forget all keys that were loaded or dumped since the last call of Forget. It also calls the function onRestart
+// that was given to [NewBook]. What b knows of the rules, such as their rates, stays.
 func (b *Book) Forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -125,13 +129,13 @@ type rower interface {
 	// has reports whether the key with hash h has a state.
 	has(h keytable.Hash) bool
 
-	// dump writes the state of the key with hash h to f. The Ledger l has its open charges. From the returned instant on, a
-	// key without a state gets the same answers.
+	// dump writes the state of the key with hash h to f. The Ledger l has the open charges of this key. The row can be deleted
+	// at the instant in the result keep: from then on, a key without a state gets the same answers.
 	dump(l *Ledger, h keytable.Hash, f *packed.Form, now keytable.Instant) (keep keytable.Instant)
 
-	// load reads the state of the key with hash h from f, from which the rate was read already. It adds to the Ledger l the
-	// charges of the key that can still be given back. If the parameter heal is set, a state that is too far ahead of the
-	// instant now is moved back to it, see [Book.Load].
+	// load reads the state of the key with hash h from f. The caller has already read the rate from f. load adds the charges of
+	// the key that can still be given back to the Ledger l. If the parameter heal is set, and the last charge of the state is
+	// too far ahead of the instant now, load moves the state back, so that the last charge was made now, see [Book.Load].
 	load(l *Ledger, h keytable.Hash, rate *Rate, f *packed.Form, now keytable.Instant, heal bool) error
 
 	// empty forgets the states of all keys, and their receipts.
@@ -140,8 +144,8 @@ type rower interface {
 
 // A packer is an [Algorithm] that can write the state of a key to a row.
 type packer[S any] interface {
-	// Pack writes the state s to f, or reads it from f. It accepts each state that Step, Carry, Resize, GiveBack and Exceed
-	// can make, and no state with which they could fail.
+	// Pack writes the state s to f, or reads it from f. When it reads, it accepts each state that Step, Carry, Resize, GiveBack
+	// and Exceed can produce. It accepts no state with which one of these methods could fail.
 	Pack(s *S, f *packed.Form)
 }
 
@@ -225,12 +229,12 @@ func (k *ratedKeys[S, C]) load(l *Ledger, h keytable.Hash, rate *Rate, f *packed
 	}
 	shard := k.table.Lock(h)
 	defer shard.Unlock()
-	shard.Offer(h, s, 0) // nothing is idle at instant 0, so that no other key is forgotten
+	shard.Offer(h, s, 0) // no used key is idle at instant 0, so Offer evicts none
 	return nil
 }
 
-// tooFarAhead returns by how many nanoseconds the state that the row has is too far ahead of the instant now, as [Book.Load] says,
-// or 0 if it is not. The parameter p is the plan (rate) of the state.
+// tooFarAhead returns how many nanoseconds the last charge in the row is ahead of the instant now, if that is too far ahead as
+// [Book.Load] defines it. Otherwise it returns 0. The parameter p is the plan (rate) of the state in the row.
 func (k *ratedKeys[S, C]) tooFarAhead(p *ratePlan[S, C], row []byte, now keytable.Instant) uint64 {
 	var s, fresh S
 	f := packed.Read(row)

@@ -9,8 +9,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/packed"
 )
 
-// A naming returns the number that the caller of Ledger.Charge has given to the charge with this receipt, and the last instant at
-// which it can be given back. It returns 0 if the charge is final.
+// A naming is a function that returns two facts about the charge with the given receipt: the number that the caller of
+// Ledger.Charge has given to the charge, and the last instant at which the charge can be given back. The number is 0 if the
+// charge is final.
 type naming func(Receipt) (id uint64, until keytable.Instant)
 
 // naming returns the naming of the charges of the key with hash h.
@@ -32,8 +33,8 @@ func (l *Ledger) naming(h keytable.Hash) naming {
 	}
 }
 
-// reopen opens the charge e of the key with hash h, which was read from f and has the number id. If another open charge has this
-// number, the row is broken.
+// reopen adds the charge e of the key with hash h, which was read from f, to the open charges. The parameter id is the number of
+// the charge. If another open charge of the key has this number, reopen marks the row f as broken.
 func (l *Ledger) reopen(h keytable.Hash, id uint64, e *receipt, f *packed.Form) {
 	name := entryName{h, id}
 	switch {
@@ -79,7 +80,7 @@ func (e *packedReceipt) pack(f *packed.Form, b *exact.Bucket) {
 		b.PackLevel(f, &e.each)
 		e.portion = Portion{}
 		if hi, lo := bits.Mul64(uint64(e.each.Whole+1), uint64(e.n)); hi > 0 || lo > math.MaxInt64/2 {
-			f.Fail() // receipt.cost could not compute the cost of all units
+			f.Fail() // the cost of all units would overflow in receipt.cost
 		}
 	case !e.whole && !e.scaled:
 		packed.Number(f, &e.portion.Units, 1, math.MaxInt64)
@@ -118,14 +119,15 @@ func (r *receipts) dump(link uint32, h keytable.Hash, f *packed.Form, named nami
 }
 
 // load reads the receipts of the key with hash h from f. It calls the function opened for each, with the number of the charge.
-// The bucket b computes with the debts of the key; it is nil if the algorithm counts in windows. The result is the link of the key.
+// The bucket b computes with the debts of the key; it is nil if the algorithm counts in windows. The result is the key's link (the
+// index of its list of receipts).
 func (r *receipts) load(h keytable.Hash, f *packed.Form, b *exact.Bucket, opened func(uint64, *receipt)) (link uint32) {
 	count, sum := 0, exact.Level{}
 	packed.Number(f, &count, 0, MaxOpen)
 	for i := 0; i < count && f.OK(); i++ {
 		var e packedReceipt
 		e.pack(f, b)
-		switch { // a bucket has a layer for its first receipt, and a window has none
+		switch { // in a bucket, the first receipt must have a layer of its own; in windows, no receipt has a layer
 		case b == nil && e.above, b != nil && i == 0 && !e.above, sum.Whole > exact.MaxUsed<<1:
 			f.Fail()
 		}
@@ -133,7 +135,7 @@ func (r *receipts) load(h keytable.Hash, f *packed.Form, b *exact.Bucket, opened
 			break
 		}
 		named := e.receipt
-		named.until = 0 // it is the Ledger that ends the charge
+		named.until = 0 // the receipt itself gets no time limit, because the Ledger ends the charge
 		if e.above {
 			sum = b.Plus(sum, e.layer)
 		}

@@ -112,10 +112,10 @@ func (s *Spot) Mark(marked bool) { s.shard.mark(s.Hash, marked) }
 func (s *Spot) Future(at keytable.Instant) Future { return s.shard.future(s.Hash, at) }
 
 // finish converts the durations in the verdict v. Before the call, they count from the instant in the
-// parameter from. After the call, they count from the instant in the parameter at, which is not later.
-// finish returns the instant at which the request is granted, and the Delay that the request then has.
-// The parameter delay is the Delay if the request is granted at the instant in the parameter from. For
-// any other instant, finish calls the function step, which returns the Delay.
+// parameter from. After the call, they count from the instant in the parameter at, which is not later
+// than from. finish returns the instant at which the request is granted, and the Delay that the request
+// then has. The parameter delay is the Delay of a request that is granted at the instant in the parameter
+// from. For any other instant, finish calls the function step, which returns the Delay.
 func (v *Verdict) finish(
 	at, from keytable.Instant, delay time.Duration, step func(at keytable.Instant) time.Duration,
 ) (keytable.Instant, time.Duration) {

@@ -7,13 +7,13 @@ package engine
 //   - the id of the slowest plan at which the key was charged since it was new; 0 if that is the plan above
 //   - the index of the key's chain (the list of its receipts); 0 if the key has no receipts
 //
-// The fast path of a decision changes neither of the last two, and is taken only if the tag equals the id of the plan
-// of the request: then both are 0.
+// A decision takes a faster path if the tag equals the id of the request's plan. The last two parts of the tag are then
+// 0, and stay 0.
 type tag uint64
 
-// Numbers of bits of the parts of a tag. A rule has at most maxIDs plans at a time, and its keys have at most
-// maxChains lists of receipts: NewKeys allows half as many receipts with a term, so that there is room for those that a
-// decision over several rules holds for a moment.
+// Numbers of bits of the parts of a tag. A rule has at most maxIDs plans at a time, and its keys have at most maxChains
+// lists of receipts. NewKeys allows only half as many receipts with a term (a time limit). The other half is left for
+// receipts without a term, which a decision by several rules needs until it ends.
 const (
 	idBits    = 18
 	chainBits = 64 - 2*idBits
@@ -29,8 +29,8 @@ func (t tag) chain() uint32 { return uint32(t >> (2 * idBits)) }
 // withPlan returns the tag t with another last plan.
 func (t tag) withPlan(id tag) tag { return t&^maxIDs | id }
 
-// withPlans returns the tag t with another last plan, and another slowest plan. If both are the same, the tag says
-// nothing about the slowest plan.
+// withPlans returns the tag t with another last plan, and another slowest plan. If both are the same, the tag
+// records no slowest plan.
 func (t tag) withPlans(id, slow tag) tag {
 	if slow == id {
 		slow = 0

@@ -100,9 +100,9 @@ func (t *Timeline) Ring(now keytable.Instant, d time.Duration) (rings <-chan tim
 // Timeline.after reads the clock again once the alarm is set. If the clock has moved, it sets the alarm
 // again.
 //
-// A clock that runs moves between any two readings, but no further than the machine's clock. If this
-// happens three times in a row, Timeline.after accepts the alarm, which then rings late by the time
-// that one reading takes. It accepts the 100th alarm in any case.
+// A clock that is not moved by hand moves between any two readings, but no further than the machine's
+// clock does. If the clock moves like that three times in a row, Timeline.after accepts the alarm, which
+// then rings late by the time that one reading takes. It accepts the 100th alarm in any case.
 func (t *Timeline) after(set func(time.Duration) <-chan time.Time, now keytable.Instant, d time.Duration) <-chan time.Time {
 	var rings <-chan time.Time
 	for round, running := 0, 0; round < 100 && running < 3; round++ {

@@ -8,20 +8,19 @@ import (
 
 // When a bucket with several rates is new
 //
-// A key counts as new once it would owe nothing even if its debt had drained, since its last charge, at the
-// slowest of the rates at which it was charged since it was new. Keys in Redis follow the same rule, see
-// redisstore/lua/bucket.lua. Whether the state of such a key is still stored, or was forgotten, makes no
-// difference. With a Warmup, the key must also have owed nothing for the Warmup's Over.
+// A key may be charged at several rates. Let s be the slowest rate at which it was charged since it was last
+// new. The key counts as new again once its debt would be zero if it had drained at the rate s since the last
+// charge. With a Warmup, the debt must also have been zero for the Warmup's Over. Such a key gets the same
+// answers whether its state is still stored or was evicted. Keys in Redis follow the same rule, see
+// redisstore/lua/bucket.lua.
 //
-// The rule forgives no debt. Let s be that slowest rate, and let a request at the rate r find a key that
-// counts as new.
+// The rule forgives no debt. Suppose that a request at the rate r comes for a key that counts as new.
 //
-//   - If r is not slower than s, the key owes nothing without the rule, too: since its last charge, its
+//   - If r is not slower than s, the key would owe nothing without the rule, too: since its last charge, its
 //     debt has drained at the slower one of r and the rate of that charge, and neither is slower than s.
-//   - If r is slower than s, no unit was granted at r since the key was new, nor at any slower rate. So all
-//     grants at r that count begin with this request, on a bucket that owes nothing: in a time T they are at
-//     most Burst + T·Requests/Per. The grants at s and at faster rates have been earned back at the rates at
-//     which they were made.
+//   - If r is slower than s, nothing was granted at r, or at a slower rate, since the key was last new. So the
+//     grants at r begin with this request, on a bucket that owes nothing. In any time T, they are at most
+//     Burst + T·Requests/Per. What was granted before, at s or at faster rates, has drained already.
 
 // slowestOf returns the plan with the slowest rate at which the key with the state s was charged since it was
 // new. The plan (rate) p is the one at which s was last written.
@@ -48,14 +47,14 @@ func keepSlowest[S, C any](s *ratedState[S], p, slow *ratePlan[S, C]) {
 	s.tag = s.tag.withPlans(p.id, slow.id)
 }
 
-// renewed reports whether a charge at the instant now ends the time in which the key with the state s, which has the
-// plan (rate) p, has a slowest rate: whether the key counts as new before the charge.
+// renewed reports whether a slowest plan (rate) is recorded in the state s although the key counts as new at the instant
+// now. A charge at this instant must then remove this record. The parameter p is the plan at which s was last written.
 func (ps *ratePlans[S, C]) renewed(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) bool {
 	return s.tag.slow() != 0 && ps.isNew(s, p, now)
 }
 
-// moveTo moves the state s of a key to another plan (rate), the parameter to. The plan is one of ps, which replace the
-// plans in the parameter old. The parameter successors is the map that the method successors has returned.
+// moveTo gives the state s of a key another plan (rate), the parameter to. The plan to is one of ps: the plans ps replace
+// the plans in the parameter old. The parameter successors is the map that the method successors has returned.
 func (ps *ratePlans[S, C]) moveTo(s *ratedState[S], to *ratePlan[S, C], old *ratePlans[S, C], successors map[tag]*ratePlan[S, C]) {
 	slow := to
 	if from := old.withID(s.tag.slow()); from != nil {
@@ -72,7 +71,8 @@ func (ps *ratePlans[S, C]) isNew(s *ratedState[S], p *ratePlan[S, C], now keytab
 	return ps.idle(s, p, max(now, p.config.Reached(&s.state)))
 }
 
-// Idle reports whether the key with the state s counts as new at the instant now, see above.
+// Idle reports whether the key with the state s counts as new at the instant now. The comment at the top of
+// this file says when a key does.
 func (ps *ratePlans[S, C]) Idle(s *ratedState[S], now keytable.Instant) bool {
 	p := ps.planOf(s)
 	return p == nil || ps.idle(s, p, now)
@@ -105,8 +105,9 @@ func untilNew[S any, C Algorithm[S, C]](s *ratedState[S], p, slow *ratePlan[S, C
 	return v.ResetAfter
 }
 
-// endWhenNew shortens the durations of v, the answer to a request for n units at the plan (rate) p, which is slower than
-// the plan from, at which the state s was last written: the key may count as new before its debt would have drained at p.
+// endWhenNew shortens the durations of v, which is the answer to a request for n units at the plan (rate) p. The state s
+// was last written at the plan from, and p is slower than from. So the key may count as new, and have its whole burst,
+// before its debt would have drained at p.
 func (ps *ratePlans[S, C]) endWhenNew(v *Verdict, s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64) {
 	slow := ps.slowestOf(s, from)
 	if slow == p {
@@ -119,9 +120,9 @@ func (ps *ratePlans[S, C]) endWhenNew(v *Verdict, s *ratedState[S], from, p *rat
 }
 
 // convert converts the state s of the key with hash h from its old plan (from) to the plan (rate) p at the instant
-// now. It returns the plan that the method slower returns. If the parameter ahead is set, it is not known yet whether
-// the request is granted. A denial is then computed as if the burst changed later, and the caller either undoes the
-// conversion or calls keepSlowest.
+// now. It returns the plan that the method slower returns. The parameter ahead is set if it is not known yet whether
+// the request will be granted. convert then sets the parameter ahead of Resize too. After a denial, the caller must
+// undo the conversion; after a grant, it must call keepSlowest.
 func (ps *ratePlans[S, C]) convert(
 	s *ratedState[S], h keytable.Hash, from, p *ratePlan[S, C], now keytable.Instant, ahead bool,
 ) (slow *ratePlan[S, C]) {
@@ -146,8 +147,8 @@ func (ps *ratePlans[S, C]) convert(
 // only by requests. If the denied requests of a key that has no units left did not convert it to a faster
 // rate, the key would go on earning units at the old, slower rate. A smaller burst does not convert it,
 // nor does a slower rate unless the rule has a Warmup: otherwise a denied request could take units from
-// others that use the same key. Neither is a bucket converted that owes nothing at its rate: what it owes
-// at the slowest rate, see above, would be lost.
+// others that use the same key. A bucket that owes nothing at its last rate is not converted either: it may
+// still owe units at the slowest of its rates, see the top of this file, and this debt would be lost.
 func (ps *ratePlans[S, C]) learns(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) bool {
 	if !ps.rates.Learns {
 		return false

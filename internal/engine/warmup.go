@@ -170,7 +170,7 @@ func (c *WarmConfig[S, C]) Inherit(s *Warm[S], now keytable.Instant) Warm[S] {
 }
 
 // Renew makes s the state of a new key with the same debt as before. It is called for the debt that all
-// keys without a slot in the table share: this debt always counts as that of a new key.
+// keys without a slot in the table share. These keys always count as new.
 func (c *WarmConfig[S, C]) Renew(s *Warm[S]) { s.first = 0 }
 
 // Carry converts the state s from the rate of the old configuration (from) to the rate of the

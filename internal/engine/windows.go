@@ -12,12 +12,12 @@ import (
 // kinds: they begin at multiples of Per since the Unix epoch; they are the windows of a calendar; or a window begins with the
 // first unit of a key, and lasts Per.
 //
-// Of each key, the methods know the instant of its last unit, or the begin of its window if windows begin with the first unit,
-// and the number of units that were granted in the window of that instant.
+// The methods compute with two facts about a key: the instant of its last unit (if windows begin with the first unit, the begin
+// of its window instead), and the number of units that were granted in the window that contains this instant.
 type Windows struct {
-	exact.Window // of the first kind; Requests is set for all kinds, and Per for all but a calendar
+	exact.Window // the windows of the first kind; the other kinds use only its fields Requests and, except for a calendar, Per
 
-	other bool  // whether the windows are of another kind
+	other bool  // whether the windows are of the second or the third kind
 	first bool  // whether a window begins with the first unit of a key
 	dial  *Dial // finds the windows of a calendar; nil for the other kinds
 }
@@ -44,9 +44,9 @@ func (w *Windows) Same(v *Windows) bool {
 	return w.Per == v.Per && w.first == v.first && w.dial == v.dial
 }
 
-// Current returns how many of the used units of a key count at the instant now, which is not before the instant last, and the
-// time until the end of the window that contains now. If windows begin with the first unit and the last one has ended, that is
-// a window that begins now.
+// Current returns how many of the used units of a key count at the instant now, and the time left until the end of the window
+// that contains now. The instant now is not before the instant last. If windows begin with the first unit, and the window of
+// the key has ended, the time left is the length of a window that begins now.
 func (w *Windows) Current(now, last keytable.Instant, used int64) (counted int64, left time.Duration) {
 	if w.other {
 		return w.currentOther(now, last, used)
@@ -69,10 +69,11 @@ func (w *Windows) currentOther(now, last keytable.Instant, used int64) (counted 
 	if last >= begin {
 		counted = used
 	}
-	return counted, min(max(now.Until(end), 1), Never-1) // the last window of all time may end now, or never
+	return counted, min(max(now.Until(end), 1), Never-1) // neither 0 nor Never, even in the last window of all time
 }
 
-// SameWindow reports whether units that were charged at the instant at count in the window that contains the instant last.
+// SameWindow reports whether units count in the window that contains the instant last. The parameter at is the instant at which
+// these units were charged.
 func (w *Windows) SameWindow(at, last keytable.Instant) bool {
 	switch {
 	case w.dial != nil:
@@ -88,8 +89,8 @@ func (w *Windows) SameWindow(at, last keytable.Instant) bool {
 // nothing. The parameter s is a copy of the state of a key, which was last written at the plan from; stepOtherWindows
 // overwrites it.
 //
-// A charge would carry the units that count in the present window of the plan from into the present window of p. Until
-// there is a charge, they count until that window of the plan from has ended, and not longer.
+// A charge would carry the units that count in the present window of the plan from into the present window of p. Without a
+// charge, these units stop counting when that window of the plan from ends.
 func (ps *ratePlans[S, C]) stepOtherWindows(
 	s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64,
 ) (v Verdict, delay time.Duration) {
@@ -103,9 +104,10 @@ func (ps *ratePlans[S, C]) stepOtherWindows(
 	return v, delay
 }
 
-// chargeOtherWindows charges n units to the shared debt s, which was last written at the plan (rate) from. They are charged
-// at the plan p, whose windows are others, and the key has room for them. The debt keeps the units of all keys, and gets the
-// plan whose window ends last, so that no unit is forgotten before the window ends for which it was granted.
+// chargeOtherWindows charges n units at the plan (rate) p to the shared debt s. The debt was last written at the plan from,
+// which has other windows than p. The caller has checked that the units are granted. The debt keeps the units of all keys. It
+// gets the plan whose present window ends later. So each unit counts at least until the end of the window in which it was
+// granted.
 func (ps *ratePlans[S, C]) chargeOtherWindows(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64) (v Verdict) {
 	was := *s
 	old, _ := from.config.Step(&s.state, from.config, now, 1, false)

@@ -36,8 +36,9 @@ func (l *Log) skip(n uint32) {
 // tree contains sums of the units that were given back.
 const fan = 32
 
-// note adds n units, modulo 2^32, to the units given back of one entry, whose index in the ring is the
-// parameter place. It adds them to each sum in the tree of sums that contains this entry.
+// note adds n units, modulo 2^32, to the hole of one entry: the units of this entry that were given back. The
+// parameter place is the index of the entry in the ring. note adds the units to each sum in the tree of sums
+// that contains this entry.
 func (l *Log) note(place, n uint32) {
 	last := uint32(len(l.ring))
 	for level := uint32(1); ; level *= fan {
@@ -63,8 +64,8 @@ func (l *Log) hole(place uint32) uint32 {
 	return n
 }
 
-// holesBelow returns how many units of the entries at all indices of the ring below k were given
-// back, modulo 2^32.
+// holesBelow returns how many units were given back of all entries whose index in the ring is below k. The
+// result is modulo 2^32.
 func (l *Log) holesBelow(k uint32) (n uint32) {
 	at := uint32(0)
 	for level := uint32(fan * fan * fan); level > 0; level /= fan {
@@ -113,7 +114,7 @@ func (l *Log) fill() {
 	l.older = kept
 }
 
-// find returns the number of the newest entry at or before the instant at, or 0 if there is none.
+// find returns the number of the newest entry whose instant is not after the given one, or 0 if there is none.
 func (l *Log) find(at keytable.Instant) (i uint32) {
 	if at >= l.last {
 		return l.older

@@ -19,7 +19,7 @@ import (
 type Log struct {
 	last  keytable.Instant // instant of the newest entry
 	total uint32           // running total of all granted units, including the newest entry, modulo 2^32
-	base  uint32           // how many of these units count no more: units of forgotten entries and units given back, modulo 2^32
+	base  uint32           // how many of these units no longer count: units of forgotten entries and units given back, modulo 2^32
 	ring  []entry          // all entries except the newest, in a ring buffer whose length is a power of two
 	first uint32           // index in ring of the oldest entry; the highest bit, holed, says whether units may have been given back
 	older uint32           // number of entries in ring

@@ -60,7 +60,7 @@ func (l *Log) unpack(f *packed.Form) {
 		packed.Instant(f, &at)
 		packed.Number(f, &n, 0, math.MaxUint32)
 		switch {
-		case i == 0 && count == 0: // an empty Log has the instant of its last entry too
+		case i == 0 && count == 0: // the Log has only its newest entry; if the Log is empty, n is 0
 			l.last, l.total = at, n
 		case n == 0 || i > 0 && at <= l.last || n > math.MaxUint32-l.total:
 			f.Fail()

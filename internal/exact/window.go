@@ -79,9 +79,9 @@ func (w *Window) Faded(count, room int64) uint64 {
 	return before
 }
 
-// Counted returns how many of the units of a key count in the current interval (cur), and in the interval before it (prev). The
-// current interval began offset nanoseconds before the instant now. The first two parameters are these numbers for the instant
-// last, which is not after now.
+// Counted returns how many units of a key were granted in the interval before the current one (prev) and in the current interval
+// (cur). The current interval began offset nanoseconds before the instant now. The parameters before and units are the same two
+// numbers for the interval that contains the instant last, which is not after now.
 func (w *Window) Counted(before, units int64, last, now keytable.Instant, offset uint64) (prev, cur int64) {
 	switch ago := now.Since(last); {
 	case ago <= offset:
@@ -107,8 +107,8 @@ func (w *Window) ResetAfter(prev, cur int64, offset uint64) time.Duration {
 // RetryAfter returns the time until n units fit within the limit of the sliding window counter. It is called only if they do not
 // fit now.
 //
-// If cur+n is within the limit, the units fit later in this interval, when the weighted count prev is small enough. Otherwise they
-// fit in the next interval, when the weighted count cur, which is then the previous one, is small enough.
+// If cur+n is within the limit, the units fit later in this interval, when the weight of prev is small enough. Otherwise, they fit
+// in the next interval: cur is then the count of the previous interval, and its weight becomes smaller.
 func (w *Window) RetryAfter(prev, cur int64, offset uint64, n int64) time.Duration {
 	end, fading, room := w.Per, prev, w.Requests-cur-n
 	if room < 0 {

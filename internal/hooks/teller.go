@@ -42,7 +42,7 @@ func (t *Teller[K, R]) Begin() { t.plan = nil }
 // Plan adds a call of the limiter's method SetRate(R) error to the plan, with the given rate. It returns
 // false if the limiter has no such method. The parameter name is the name of the rule that has this limiter,
 // and key identifies the state of that rule. The parameter before is the limiter's present rate, or the zero R
-// if it is not known. It is used only if the limiter has no method Rate() R.
+// if the present rate is not known. If the limiter has a method Rate() R, its result is used instead.
 func (t *Teller[K, R]) Plan(name string, key K, limiter any, before, rate R) bool {
 	l, ok := limiter.(rated[R])
 	if ok {

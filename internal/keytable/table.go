@@ -45,8 +45,8 @@ type Table[S any, A Algorithm[S]] struct {
 	grow sync.Mutex
 }
 
-// A directory maps the first bits of a hash to a shard. A shard that has not split often has a shorter prefix,
-// which stands for several values of these bits. It is then in several neighbouring entries of the field shards.
+// A directory maps the first bits of a hash to a shard. If a shard has split only a few times, its prefix is shorter,
+// and stands for several values of these bits. Such a shard is in several neighbouring entries of the field shards.
 type directory[S any, A Algorithm[S]] struct {
 	shift  uint8 // 64 minus the number of first bits of a hash that select the shard
 	shards []atomic.Pointer[Shard[S, A]]

@@ -1,5 +1,5 @@
-// Package packed writes numbers as bytes, and reads them back. The code that describes a value is the same for both
-// directions, so that it cannot write one thing and read another.
+// Package packed writes numbers as bytes, and reads them back. Its functions, such as [Number], both write and read.
+// So the same calls write a value and read it back, and the two directions cannot differ.
 package packed
 
 import (
@@ -11,14 +11,15 @@ import (
 // ErrBroken is the error for bytes that no [Form] has written.
 var ErrBroken = errors.New("the stored value is broken")
 
-// A Form is a sequence of bytes that is either written or read. Each of the functions that get a Form and a pointer
-// either appends the value at the pointer to the bytes, or takes a value from the bytes and stores it at the pointer.
-// A Form that has once met bytes that cannot be right only reads the smallest permitted values from then on.
+// A Form is a sequence of bytes that is either written or read. Functions such as [Number] get a Form and a pointer. If
+// the Form is written, they append the value at the pointer to the bytes. If the Form is read, they take a value from
+// the bytes and store it at the pointer. Once a read has found bytes that no Form can have written, all further reads
+// return the smallest permitted values.
 type Form struct {
 	bytes   []byte
 	reading bool
 	broken  bool
-	last    uint64 // the instant that was written or read last; the next one is stored as the difference
+	last    uint64 // the instant that was written or read last; the next instant is stored as the difference to this one
 	back    uint64 // how many nanoseconds are subtracted from each instant that is read
 }
 
@@ -31,11 +32,12 @@ func Write(to []byte) *Form { return &Form{bytes: to, last: start} }
 // Read returns a Form that reads the given bytes.
 func Read(from []byte) *Form { return &Form{bytes: from, reading: true, last: start} }
 
-// Section begins a section: a part of the bytes that is the same whatever was written before it.
+// Section begins a section: a part of the bytes that does not depend on what was written before it. The first instant in the
+// section is stored as the difference to a fixed instant, and not to the instant before.
 func (f *Form) Section() { f.last = start }
 
-// Back makes each instant that is read from now on earlier by so many nanoseconds. The zero instant, which means that there is
-// none, stays as it is.
+// Back makes each instant that is read from now on earlier by the given number of nanoseconds. The zero instant, which stands
+// for no instant, stays zero.
 func (f *Form) Back(by uint64) { f.back = by }
 
 // Reading reports whether f is read, not written.
@@ -58,7 +60,7 @@ func (f *Form) Err() error {
 	return nil
 }
 
-// uint reads a number of at most the given size, or writes v. It returns the number.
+// uint writes the number v, or reads a number that is at most the parameter most. It returns the number.
 func (f *Form) uint(v, most uint64) uint64 {
 	if !f.reading {
 		f.bytes = binary.AppendUvarint(f.bytes, v)
@@ -73,7 +75,7 @@ func (f *Form) uint(v, most uint64) uint64 {
 	return v
 }
 
-// An Integer is a type of numbers that a [Form] can have.
+// An Integer is a type of numbers that the function [Number] can write and read.
 type Integer interface {
 	~int | ~int64 | ~uint8 | ~uint32 | ~uint64
 }
@@ -90,7 +92,8 @@ func Number[T Integer](f *Form, p *T, least, most T) {
 	*p = max(T(v), least)
 }
 
-// Instant writes or reads an instant: any number of 64 bits, of which neighbours in a Form are usually close together.
+// Instant writes or reads an instant, which may be any number of 64 bits. It is stored as the difference to the instant before
+// it in the Form. This takes few bytes, because the two are usually close together.
 func Instant[T ~uint64](f *Form, p *T) {
 	d := int64(uint64(*p) - f.last)
 	if f.reading {
@@ -120,7 +123,7 @@ func Counts[T ~uint64](f *Form, last *T, counts ...*int64) {
 	}
 }
 
-// Mark writes or reads a number in which all values are equally likely, in 8 bytes.
+// Mark writes or reads a number that may have any value, such as a random one. It always takes 8 bytes.
 func Mark(f *Form, p *uint64) {
 	switch {
 	case !f.reading:
@@ -147,7 +150,7 @@ func Flags(f *Form, all ...*bool) {
 	}
 }
 
-// Text writes or reads a text of at most so many bytes.
+// Text writes or reads a text. The parameter most is the largest number of bytes of the text.
 func Text(f *Form, p *string, most int) {
 	n := len(*p)
 	Number(f, &n, 0, most)

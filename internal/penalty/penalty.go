@@ -44,7 +44,7 @@ func (s *state) idle(r *Rule, now keytable.Instant) bool {
 	return !s.blocked(now) && !strikes && (s.until == 0 || r.Most == 0 || now >= s.until.Add(r.Most))
 }
 
-// strike counts a denial at the instant now. begun says whether it has begun a block.
+// strike counts a denial at the instant now. The result begun says whether this denial has begun a block.
 func (s *state) strike(r *Rule, now keytable.Instant) (begun bool) {
 	if s.count == 0 || now >= s.start.Add(r.Within) {
 		s.start, s.count = now, 0
@@ -76,7 +76,7 @@ type Table struct {
 type shard struct {
 	mu     sync.Mutex
 	states map[keytable.Hash]*state
-	_      [48]byte // so that two shards do not share a cache line
+	_      [48]byte // padding, so that two shards do not share a cache line
 }
 
 // New returns a Table for at most n keys.
@@ -220,7 +220,7 @@ func (t *Table) Has(h keytable.Hash) bool {
 	return sh.states[h] != nil
 }
 
-// Pack writes the state of the key with this hash to f, or reads it from f. It does not write to whom the key belongs.
+// Pack writes the state of the key with this hash to f, or reads it from f. It leaves out the field whose of the state.
 func (t *Table) Pack(h keytable.Hash, f *packed.Form) {
 	sh := t.shard(h)
 	defer sh.mu.Unlock()
@@ -238,8 +238,8 @@ func (t *Table) Pack(h keytable.Hash, f *packed.Form) {
 	}
 }
 
-// Heal corrects the state of the key with this hash, if it has one, after the clock was set back: no block lasts longer from
-// the instant now than when it began, and no denial is later than now.
+// Heal corrects the state of the key with this hash, if it has one, after the clock was set back. Afterwards, the rest of a
+// block, counted from the instant now, is at most the length of the whole block, and no counted denial is later than now.
 func (t *Table) Heal(h keytable.Hash, now keytable.Instant) {
 	sh := t.shard(h)
 	defer sh.mu.Unlock()
@@ -248,7 +248,7 @@ func (t *Table) Heal(h keytable.Hash, now keytable.Instant) {
 	}
 }
 
-// Idle returns the instant from which on the state of the key with this hash has no effect any more. The key has a state.
+// Idle returns the instant from which on the state of the key with this hash has no effect any more. The key must have a state.
 func (t *Table) Idle(h keytable.Hash) keytable.Instant {
 	r, sh := t.rule.Load(), t.shard(h)
 	defer sh.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // A Reservation has the two methods of a Reservation of the root package that this package calls.
 type Reservation interface {
 	// Extend makes the units stay in flight for longer. If they are no longer in flight, it returns an error. The
-	// caller of [Keep] or [Extend] says which error that is.
+	// functions [Keep] and [Extend] get this error as their parameter over.
 	Extend() error
 
 	// Done ends the reservation: its units are no longer in flight.

@@ -31,7 +31,7 @@ type copies struct {
 }
 
 // stale limits the work for one request. At most 64 callers are charged to the copies one by one, and
-// all further callers are charged as one sum. The copies are dropped when they are too far from the truth:
+// all further callers are charged as one sum. The copies are dropped when they are no longer exact enough:
 // when the number of events that they do not reflect is at least a 64th of the number of callers.
 const stale = 64
 
@@ -140,9 +140,10 @@ func (c *copies) add(spots []engine.Spot, at keytable.Instant, amounts []int64) 
 }
 
 // sum charges several callers to the copies as one sum. The slice units has the sum for each of the keys in
-// spots that can deny. Nothing is charged before the given instant. sum takes the units in rounds, in each
-// round the largest amounts that the keys grant. Once the keys grant these amounts at constant intervals, sum
-// computes from the interval how long the remaining rounds take, and does not charge them.
+// spots that can deny. Nothing is charged before the given instant. sum takes the units in rounds. In each round,
+// it takes from the key that needs the most rounds as many units as this key ever grants at once, and from each
+// other key the same fraction of its sum. Once the keys grant these amounts at constant intervals, sum computes
+// from the interval how long the remaining rounds take, and does not charge them.
 func (c *copies) sum(spots []engine.Spot, at keytable.Instant, callers int, units []int64) {
 	c.size += callers
 	// These variables describe the key that needs the most rounds: its largest amount in one round, its amount in
@@ -176,7 +177,7 @@ func (c *copies) sum(spots []engine.Spot, at keytable.Instant, callers int, unit
 	if !take(first) {
 		return
 	}
-	const steady = 4 // after so many rounds, the time from one to the next is taken to be constant
+	const steady = 4 // after this many rounds, the time between two rounds is assumed to be constant
 	for i := int64(1); i < rounds; i++ {
 		before := at
 		if !take(later) {
@@ -189,10 +190,10 @@ func (c *copies) sum(spots []engine.Spot, at keytable.Instant, callers int, unit
 	}
 }
 
-// share returns how many of the n units of a key are taken in one round, if a round takes the same fraction of
-// them as of the units of another key. Of that key, one round takes the amount in the parameter "most", and all
-// rounds together take the amount in the parameter "of". So the result is n·most/of, rounded up. It must be below
-// 2^63.
+// share returns how many of the n units of a key are taken in one round, if a round takes the same fraction of the
+// units of each key. Of another key, one round takes the amount in the parameter "most", and all rounds together
+// take the amount in the parameter "of". So the result is n·most/of, rounded up. If one round takes 10 of the 100
+// units of the other key, it takes 3 of 30. The result must be below 2^63.
 func share(n, most, of int64) int64 {
 	hi, lo := bits.Mul64(uint64(n), uint64(most))
 	quotient, rest := bits.Div64(hi, lo, uint64(of))

@@ -27,7 +27,7 @@ import (
 // A forecast says when a request that arrives now will be served.
 type forecast struct {
 	at      keytable.Instant // the instant at which the request is served; keytable.End if it never is
-	sure    keytable.Instant // the earliest instant at which the request may be served: if other requests end at once and return their units
+	sure    keytable.Instant // the request cannot be served before this instant, even if other requests end at once and return their units
 	delay   time.Duration    // the Delay of the request: how long its caller must still wait once the units are taken
 	binding *engine.Spot     // the key that the request must wait for longest
 }
@@ -208,7 +208,7 @@ func (ls *Lines) foretellQueue(q *queue, now keytable.Instant) {
 // the callers at the front of the line to the copy, unless some are charged already.
 func (ls *Lines) inTail(p *place, now keytable.Instant) {
 	q := p.queue
-	if !q.tail.made && len(q.lines) >= stale { // make the copy now: with more lines, it would charge all callers as one sum
+	if !q.tail.made && len(q.lines) >= stale { // with more lines, foretellQueue would charge all callers as one sum, so call it now
 		ls.foretellQueue(q, now)
 	}
 	if q.tail.made && p.run.size == 0 {
@@ -247,8 +247,8 @@ func (ls *Lines) startRun(p *place, now keytable.Instant) {
 }
 
 // uncharge is called when the caller w is about to leave its line. It notes this in the copies of keys'
-// states to which w is charged in advance. The parameter served says whether w was served; if so, this
-// was at the given instant.
+// states to which w is charged in advance. The parameter served says whether w was served. If so, the
+// parameter at says at which instant.
 func (w *Waiter) uncharge(served bool, at keytable.Instant) {
 	l := w.line
 	if l.future.made {

@@ -33,7 +33,7 @@ type place struct {
 	links[*place]      // the places before and after this one in the list queue.uses
 	inQueue       int  // index of this place in the heap queue.lines, plus one; 0 if the line is not in the queue
 	binding       bool // whether the line is in the queue because its first caller must wait for this key longer than for its others
-	left          bool // set while a decision on the line is made: whether the line was in the queue, and was taken out for it
+	left          bool // whether the line was in the queue, and was taken out because a decision on the line is being made
 	run           run
 }
 
@@ -41,17 +41,18 @@ func (p *place) before(other *place) bool { return p.line.before(other.line) }
 func (p *place) index() *int              { return &p.inQueue }
 
 // A queue holds the lines whose first callers wait for the same key, in order of arrival of these
-// callers. There is a queue for each key that any waiting caller needs. It is empty if all these callers
-// stand in lines whose first callers wait for another key.
+// callers. There is a queue for each key that any waiting caller needs. The queue is empty if all callers
+// that need its key are in lines whose first callers wait for another key.
 type queue struct {
 	key    Key
 	uses   list[*place] // the places of all lines whose callers need the key
 	lines  heap[*place] // the places of the lines in the queue
 	marked bool         // whether the key is marked in its table as a key that callers wait for
 
-	// due is the instant at which the first caller of the first line in the queue can be served. It is
-	// known if that line waits for this key longest, and a decision on the line was made after it became
-	// the first. While it is known, the queue is in the heap Lines.due.
+	// due is the instant at which the first caller of the first line in the queue can be served. The
+	// instant is known if two conditions hold: that caller must wait for this key longer than for its
+	// other keys, and a decision on the line was made after the line became the first in the queue. While
+	// due is known, the queue is in the heap Lines.due.
 	due   keytable.Instant
 	inDue int // index of the queue in the heap Lines.due, plus one; 0 if the field due is not known
 
@@ -77,8 +78,9 @@ func (q *queue) opens() keytable.Instant {
 	return q.first().need
 }
 
-// waits reports whether the first line of the queue needs a decision, because it waits for the key of
-// this queue longest and it is not known when it can be served. The queue must not be empty.
+// waits reports whether the first line of the queue needs a decision. It does if its first caller must
+// wait for the key of this queue longer than for its other keys, and it is not known when this caller can
+// be served. The queue must not be empty.
 func (q *queue) waits() bool { return q.lines[0].binding && q.inDue == 0 }
 
 // join puts the caller w at the end of the line l.

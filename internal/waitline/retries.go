@@ -142,7 +142,7 @@ func (rs *Retries) Ahead(r Request, now keytable.Instant) (d Denial, wait time.D
 		due, _, _ := q.foretell(l).ahead(0, engine.Wanted{}, at, max(r.need(lacks), 1))
 		at = max(at, due)
 	}
-	switch wait = q.denial.RetryAfter; { // if no case applies, the first caller is due or asks at once, and wait stays as it is
+	switch wait = q.denial.RetryAfter; { // if no case applies, wait stays as it is: the first caller is due, or asks at once
 	case at == 0 && !q.denial.Stands: // after a Reset or a change of the rules, the denial is out of date
 		wait = time.Millisecond
 	case at > now:
@@ -154,14 +154,15 @@ func (rs *Retries) Ahead(r Request, now keytable.Instant) (d Denial, wait time.D
 	return d, wait, true
 }
 
-// Wait calls the function ask again and again until the call returns no denial. Wait then returns nil.
-// The first call is made at once, with newcomer set to true. If this call returns a denial, the caller
-// waits in a line for the keys of the request r. Each time when it is its turn, Wait calls ask again. The
-// second result of ask says whether the caller was served. If it was, the next caller asks at once.
+// Wait calls the function ask again and again until ask returns no denial. Wait then returns nil. The
+// first call is made at once, with newcomer set to true. If this call returns a denial, the caller waits
+// in a line for the keys of the request r. Whenever it is the turn of this caller, Wait calls ask again.
+// The second result of ask says whether the caller was served. After a caller was served, the next caller
+// in line asks at once.
 //
-// If ctx ends, Wait returns the error of ctx. If the caller is woken and is the first
-// of its line, or will ask because the same request was granted, Wait calls the function that was passed as
-// changed. If that returns true, Wait returns ErrChanged.
+// If ctx ends, Wait returns the error of ctx. Wait also calls the function changed in two cases: the
+// caller was woken as the first of its line, or is about to ask because the same request was granted. If
+// changed returns true, Wait returns ErrChanged.
 func (rs *Retries) Wait(
 	ctx context.Context, t *engine.Timeline, r Request, changed func() bool, ask func(newcomer bool) (d *Denial, served bool),
 ) error {
@@ -297,7 +298,8 @@ func (rs *Retries) Denied(a *Retrier, d Denial, wakes uint64) {
 	q.asking--
 	q.version++
 	q.count(l, 0)
-	// If neither case below applies, l now waits for another key, not for that of q: the next head of q asks at once.
+	// If neither case below applies, l now waits for another key, and is in another queue. The queue q is still due then, so
+	// its next head asks at once.
 	switch rs.stand(l, d, wakes); {
 	case l.queue == q:
 		q.ready, q.grants = false, 0

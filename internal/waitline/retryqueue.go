@@ -70,7 +70,7 @@ func (q *retryQueue) foretell(l *retryLine) *retryFuture {
 		f, callers, units = &l.future, callers+l.size-1, units+l.units[l.lacks]-l.counted
 	}
 	if !q.ready {
-		units -= q.denied // the copy that Fresh returns has already served the head that was denied
+		units -= q.denied // the copy that Fresh returns already includes a charge for the head that was denied
 	}
 	if !f.made || f.version != q.version {
 		*f = retryFuture{copies{made: true, keys: []engine.Future{q.denial.Fresh()}}, q.version}

@@ -120,7 +120,7 @@ type survey struct {
 	outcome outcome
 	reason  error            // why the head stops waiting without a charge; otherwise nil
 	need    keytable.Instant // when all keys will have the units that the head waits for; keytable.End if a key never will
-	sure    keytable.Instant // the earliest instant at which the head may be served: if other requests end at once and return their units
+	sure    keytable.Instant // the head cannot be served before this instant, even if other requests end at once and return their units
 	binding *engine.Spot     // the key that the head must wait for longest
 }
 
@@ -245,13 +245,14 @@ func (w *Waiter) charge(at keytable.Instant) {
 //   - The head was due before, but one of its keys lacked the units.
 //   - l is the first line in the queue of the key that the head must wait for longest.
 //   - The head must wait for this key no longer than it has waited so far.
-//   - The units of this key do not come back when other requests end: nobody would know when that is.
+//   - The units of this key do not come back when other requests end. (If they did, nobody could know how
+//     long the head must wait.)
 //
-// In the other queues, l keeps later callers from taking the units that the head needs. So a head that
-// needs two busy keys is served, and it stops other callers for no longer than it has waited itself. If
-// another line is the first in the queue of the key that the head must wait for longest, l does not
-// stop callers at its other keys. There is a new decision on l when it becomes the first line in that
-// queue, however many callers are served from the queue until then.
+// In the other queues, l keeps later callers from taking the units that the head needs. So even a head
+// that needs two busy keys is served at some time, and it stops other callers for no longer than it has
+// waited itself. If another line is the first in the queue of the key that the head must wait for
+// longest, l does not stop callers at its other keys. There is a new decision on l when l becomes the
+// first line in that queue.
 func (ls *Lines) queueUp(l *line, s survey, at keytable.Instant) {
 	ls.takePlaces(l)
 	l.need = s.need

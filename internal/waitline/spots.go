@@ -19,8 +19,8 @@ func Gather(spots []engine.Spot, parts []engine.Part) []engine.Spot {
 	return spots
 }
 
-// PlaceOf returns how many of the parts before the one with the index i can deny the request: the index
-// that part has if the parts in shadow are left out.
+// PlaceOf returns the index that the part parts[i] has if the parts in shadow, which cannot deny the
+// request, are left out of the list.
 func PlaceOf(parts []engine.Part, i int) (place int) {
 	for j := range parts[:i] {
 		if !parts[j].Shadow {
