@@ -17,7 +17,7 @@ type call struct {
 	script *script // the script to run; nil for DEL
 	keys   []string
 	args   []any
-	edges  []edged // the arguments with edges of the windows of calendars
+	edges  []edged // which of the arguments must contain the edges of calendar windows
 	shared *shared // the key and the wanted units, if several callers may share this call; otherwise nil
 
 	members []*call // if this call is a batch: the calls that it replaces
@@ -27,7 +27,7 @@ type call struct {
 	sent     bool      // whether the call was put into a pipeline; after that, no further caller can join the call
 	pipeline uint64    // the number of the pipeline that contains the call, if sent
 	in       *pipeline // the pipeline that contains the call, if sent
-	dropped  bool      // whether a caller left after the arguments were made; they are then changed to charge nothing for it
+	dropped  bool      // whether a caller left after the arguments were made; the call must then charge nothing for this caller
 	tries    int       // how many attempts to send the call have started
 
 	cmd   noRetry // the command that was made last for this call

@@ -16,9 +16,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// causeHolds is how long after a failed attempt to connect its reason is reported: if a call cannot be sent
-// during this time, the error of the call contains the reason. If the dialer of the client is still busy
-// with this attempt after that time, the reason is reported until the dialer returns.
+// causeHolds is how long the reason of a failed attempt to connect is reported: if a call cannot be sent during
+// this time after the attempt, the error of the call contains the reason. If the dialer of the client is then
+// still busy with the attempt, the reason is reported until the dialer returns.
 const causeHolds = time.Second
 
 // A cause holds the reason for which no connection could be made.

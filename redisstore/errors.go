@@ -37,8 +37,8 @@ const (
 	ClassOther       Class = "other"
 )
 
-// transient reports whether to repeat a call that failed with an error of the class c: the server has
-// certainly not run it, and it may succeed the next time.
+// transient reports whether a call that failed with an error of the class c may be repeated: the server has
+// certainly not run the call, and the next attempt may succeed.
 func (c Class) transient() bool {
 	switch c {
 	case ClassDial, ClassPool, ClassReadOnly, ClassLoading, ClassClusterDown, ClassNoScript:

@@ -53,8 +53,8 @@ const (
 	// the previous call, it takes more units ahead of requests than the previous call did.
 	soon = 100 * time.Millisecond
 
-	// leaseTerm is how long units are kept that were taken ahead of requests and not spent; only
-	// tests change it.
+	// leaseTerm is how long units are kept that were taken ahead of requests and not spent. Only
+	// tests use another time.
 	leaseTerm = 500 * time.Millisecond
 
 	// maxLeases is the largest number of keys with a lease.
@@ -91,7 +91,7 @@ type lot struct {
 	units, at int64
 	call      leaseCall
 	taken     time.Time // when the reply came, by the clock of this process
-	back      int64     // the number of the return of these units, by which the server knows a repeated return; 0 before the first try
+	back      int64     // a number by which the server recognizes a repeated return of these units; 0 before the first try to return them
 }
 
 func newLeases(set *settings, notes leaseNotes) *leases {
@@ -169,7 +169,7 @@ func (ls *leases) spend(a *ratelimit.Ask) (ratelimit.Result, bool) {
 func (ls *leases) ahead(shared *shared) (units, reserve int64, call leaseCall) {
 	// Each unit of a leaky bucket belongs to a time at which its request may proceed, so no unit can be
 	// kept for a later request. A call that only looks must charge nothing at all. With a Penalty, the server must
-	// see each request, because a block denies what units taken ahead would grant.
+	// see each request, because it may have to deny the request by a block even though units are left.
 	if ls == nil || shared.kind == 'l' || slices.Max(shared.costs) == 0 || penalized(shared.ask) {
 		return 0, 0, call
 	}

@@ -236,8 +236,8 @@ func overrideOf(field, value string) (ratelimit.Override, error) {
 	return o, nil
 }
 
-// whomOf returns the part of an override that the name of its field in the server's list has: its Client or IP, Effect and
-// Rules.
+// whomOf reads the name of a field in the server's list of overrides. It returns an override with only the values
+// that are in the name: its Client or IP, its Effect and its Rules.
 func whomOf(field string) (o ratelimit.Override, err error) {
 	fail := func() (ratelimit.Override, error) {
 		return ratelimit.Override{}, fmt.Errorf("no override has the name %q", field)

@@ -7,8 +7,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A Stored says which rule and which key a state in the server belongs to, as far as its name in the
-// server shows this. [Store.Stored] returns a Stored.
+// A Stored says which rule and which key a state in the server belongs to, as far as the name of the state in
+// the server shows this. [Store.Stored] returns a Stored.
 type Stored struct {
 	Name string // the name of the state's key in the server
 

@@ -127,7 +127,7 @@ type members[R Rule] struct {
 	text       string     // the pattern, without a "*"
 	own        []R        // the rules with this pattern
 	mu         sync.Mutex // held while Group.value is made
-	additional []R        // the additional rules among the rules that Group.value is made from; set together with it
+	additional []R        // the additional rules among the rules that Group.value is made from; set together with Group.value
 }
 
 func newGroup[R Rule, G any](text string, exact bool, own []R) *Group[R, G] {

@@ -168,7 +168,7 @@ func (r *Reader) written(n *confmap.Node, rest string, value any, reason string)
 }
 
 // describeChecked returns a short text for an error about a value. The value comes from the check of a
-// rule, which quotes strings without shortening them.
+// rule. That check quotes strings, but does not shorten them.
 func describeChecked(value any) string {
 	text := ""
 	switch v := value.(type) {

@@ -125,8 +125,8 @@ func (c *Caller[A, R, T]) take(ctx context.Context, attempt *T, asks []A) (resul
 // maxLate is how many asks of failed calls of Settle are sent again after one successful call of the store.
 const maxLate = 256
 
-// sendLate is called after every call of the store, except for its own calls, with the error of that call. If the call
-// succeeded, sendLate repeats failed calls of Settle.
+// sendLate is called after a call of the method Take, Once or Settle of the store, with the error of that call. If
+// the call succeeded, sendLate repeats failed calls of Settle.
 func (c *Caller[A, R, T]) sendLate(ctx context.Context, err error) {
 	if err != nil {
 		return
@@ -162,8 +162,8 @@ func (c *Caller[A, R, T]) settle(ctx context.Context, asks []A) (sent bool, err 
 	return sent, err
 }
 
-// Reset calls the method Reset of the store, even if the circuit breakers refuse calls: bad state may be the cause
-// of their failures, and a Reset removes it. An error that matches NotReset in the [Terms] means that a key could
+// Reset calls the method Reset of the store, even if the circuit breakers refuse calls: bad state may be why
+// earlier calls have failed, and a Reset removes such state. An error that matches NotReset in the [Terms] means that a key could
 // not be reset, although the call itself has succeeded. Any other error of the store is passed to c.Error, and
 // Reset returns the result.
 func (c *Caller[A, R, T]) Reset(ctx context.Context, asks []A) (notReset error) {
