@@ -42,8 +42,8 @@ type denial struct {
 	plan      plan
 	state     snapshot
 
-	// The fields warmup and penalty are copied from the request (ratelimit.Ask) that was denied. If it has a Penalty, the
-	// server must count each denial, so the state is kept only if it says that the key is blocked.
+	// The fields warmup and penalty are copied from the request (ratelimit.Ask) that was denied. If the request has a Penalty,
+	// the server must count each denial, so the state is kept only if it says that the key is blocked.
 	warmup  ratelimit.Warmup
 	penalty ratelimit.Penalty
 

@@ -50,7 +50,7 @@ func (s *sender) mayBlock(ctx context.Context) bool {
 			return true
 		}
 	}
-	return ctx.Done() == nil // this comes last because it may be slow: some contexts must first make the channel
+	return ctx.Done() == nil // called last because Done may be slow: some contexts make the channel only then
 }
 
 // startDirect returns a direct call for the given item, which the calling goroutine must then make. It

@@ -57,7 +57,7 @@ const maxEdge = 9_000_000_000
 
 // place writes edges of calendar windows into the arguments of the call. For each ask, it takes the window that
 // contains a certain instant: it writes when this window begins and ends, and when the next window ends. If the map
-// at has the number of the ask, the instant is the value in the map. Otherwise the instant is now. Both are in
+// at has the number of the ask, the instant is the value in the map. Otherwise the instant is now. All instants are in
 // microseconds since the Unix epoch.
 func (c *call) place(now int64, at map[int]int64) {
 	for _, e := range c.edges {

@@ -18,13 +18,13 @@ import (
 type Class string
 
 // The classes of failures. After ClassTimeout, ClassConnection or ClassOther, the request may have
-// been charged, unless [Error.NotSent] reports true. With any other class it was not charged.
+// been charged, unless [Error.NotSent] reports true. With any other class, the request was not charged.
 const (
 	ClassTimeout     Class = "timeout"     // the server did not answer within the timeout
 	ClassConnection  Class = "connection"  // the connection broke during the call
 	ClassDial        Class = "dial"        // no connection could be made
 	ClassPool        Class = "pool"        // no connection of the client's pool was free
-	ClassBusy        Class = "busy"        // too many calls already wait for the server, or it runs a long script
+	ClassBusy        Class = "busy"        // too many calls already wait for the server, or the server runs a long script
 	ClassClosed      Class = "closed"      // the client is closed
 	ClassReadOnly    Class = "readonly"    // the server takes no writes: it is a replica, has too few replicas, or cannot save
 	ClassLoading     Class = "loading"     // the server is still reading its data from disk

@@ -194,7 +194,7 @@ func (ls *leases) ahead(shared *shared) (units, reserve int64, call leaseCall) {
 	id := stateIDOf(shared.ask)
 	if units = min(l.want, ls.maxUnits-l.units); units <= 0 || ls.open[id] > 0 {
 		// If ls.open[id] is above 0, the reply of an earlier call is missing and may be lost. In that case
-		// only the note of that call in the server shows what it has taken. A new call that takes units ahead
+		// only the note of that call in the server shows what that call has taken. A new call that takes units ahead
 		// of requests would overwrite the note.
 		return 0, 0, call
 	}

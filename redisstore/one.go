@@ -80,7 +80,7 @@ func (p *plan) numbers() []int64 {
 }
 
 // prefix returns the text with which each stored state of a key with the plan p (the rate) begins. Scripts
-// compare it to see whether a state was written at the same rate.
+// compare this text to see whether a state was written at the same rate.
 func (p *plan) prefix() string {
 	text := make([]byte, 0, 48)
 	for _, n := range p.numbers() {

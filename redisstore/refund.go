@@ -60,7 +60,7 @@ type refund struct {
 	chore
 	key   string
 	lots  []lot
-	tries int // how many times in a row it has failed
+	tries int // how many times in a row the refund has failed
 }
 
 // giveBack gives the lots of the given key back to the server, in a goroutine. The caller must hold ls.mu.

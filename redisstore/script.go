@@ -183,8 +183,8 @@ func generalLua(f family) string {
 	return strings.Join(text, "")
 }
 
-// aheadScripts decide requests for one key and also take units for later requests, by the letter of the
-// algorithm. aheadBackScript gives such units back. aheadNoteScript reads the note that a process left in
+// aheadScripts contains, by the letter of the algorithm, the scripts that decide requests for one key and also take
+// units for later requests. aheadBackScript gives such units back. aheadNoteScript reads the note that a process left in
 // the server when it last took units for later requests, and aheadForgetScript deletes that note.
 var (
 	aheadScripts = func() map[byte]*script {

@@ -79,8 +79,9 @@ func (p Place) depth() (text string, depth int) {
 	return "", 0
 }
 
-// Meet reports whether two rules with the given places may both apply to one endpoint. It ignores that a
-// third rule may prevent that. It returns false for a rule without a pattern.
+// Meet reports whether two rules with the given places may both apply to one endpoint. Meet looks only at
+// these two rules, although a third rule may prevent this. It returns false if one of the two has no
+// pattern.
 func Meet(a, b Place) bool {
 	textA, depthA := a.depth()
 	textB, depthB := b.depth()

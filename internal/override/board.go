@@ -40,8 +40,8 @@ type Host struct {
 	Source Source                            // the list in a store that processes share; nil if the limiter has none
 }
 
-// A Board keeps the overrides (exceptions to the rules) of one limiter. Decisions read it without a lock. The zero Board is
-// empty and cannot be changed.
+// A Board keeps the overrides (exceptions to the rules) of one limiter. Decisions read the overrides without a lock. The zero
+// Board is empty and cannot be changed.
 type Board struct {
 	Host // set before the Board is used, and never changed
 

@@ -147,7 +147,7 @@ func PrefixOf(ip string) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// whom returns a text that is the same for all overrides of one client or prefix. Maps use it as their key.
+// whom returns a text that is the same for all overrides of one client or prefix. Maps use this text as their key.
 func (e *Entry) whom() string {
 	if e.prefix.IsValid() {
 		return "ip " + e.IP
@@ -155,8 +155,8 @@ func (e *Entry) whom() string {
 	return "client " + e.Client
 }
 
-// replaces reports whether the override old is removed when e is applied: because e takes its place or, if e has the effect
-// Lift, lifts it. Both are for the same client or prefix.
+// replaces reports whether the override old is removed when e is applied: either e takes the place of old, or e has
+// the effect Lift and lifts (removes) old. Both must be for the same client or prefix.
 func (e *Entry) replaces(old *Entry) bool {
 	if e.Effect == Lift && len(e.Rules) == 0 {
 		return true

@@ -25,7 +25,7 @@ type Changes struct {
 	Now         time.Time // the time of the store
 }
 
-// Unknown is a version that no list in a store has. If the layer Shared has it, the next read brings the whole list.
+// Unknown is a version that no list in a store has. If the layer Shared has this version, the next read brings the whole list.
 var Unknown = Version{List: math.MaxUint64}
 
 // Poll starts a goroutine that reads the list of overrides in the store, if the limiter has such a list, and if the last

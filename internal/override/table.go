@@ -8,10 +8,10 @@ import (
 )
 
 // A table finds the prefixes that contain a given address, with their overrides. Two prefixes are either disjoint, or one
-// lies inside the other. They are sorted by their first addresses; if two have the same first address, the shorter prefix
+// lies inside the other. The prefixes are sorted by their first addresses; if two have the same first address, the shorter prefix
 // comes first. In this order, each prefix is followed by the prefixes inside it.
 type table struct {
-	starts []uint128 // the first address of each node; a search reads only these, which lie close together
+	starts []uint128 // the first address of each node; a search reads only these addresses, which are close together in memory
 	nodes  []*node   // sorted as described above
 	blocks []*node   // the nodes that have an override with the effect Block
 

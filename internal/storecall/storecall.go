@@ -28,8 +28,8 @@ type partitioner[A any] interface {
 	Part(a A) int // the number of the part that holds the state of the key in the ask
 }
 
-// A replayer is a Store that charges a request only once. T is the type of an attempt at a request. If an
-// earlier attempt at the same request was granted, Once returns its results again, and replayed is true.
+// A replayer is a Store that charges a request only once. T is the type of an attempt at a request. If an earlier
+// attempt at the same request was granted, Once returns the results of that earlier attempt, and replayed is true.
 type replayer[A, R, T any] interface {
 	Once(ctx context.Context, attempt T, asks []A) (results []R, replayed bool, err error)
 }
