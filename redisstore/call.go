@@ -151,10 +151,10 @@ func newWaiter(cost int64) *waiter {
 	return w
 }
 
-// free puts the waiter w back into the pool after its caller got the outcome. Another goroutine may still
-// call w.tell for this caller. That does no harm, even if the next caller uses w already: tell does nothing
-// unless the next caller has set w.later and its own call has ended. If both are true, it is right to call
-// w.later with the outcome of that call.
+// free puts the waiter w back into the pool after its caller got the outcome. Another goroutine may still call
+// w.tell for this caller, even when the next caller uses w already. That does no harm: tell calls a function
+// only if the next caller has set w.later and the call of the next caller has ended. In that case it is right
+// to call w.later with the outcome of that call.
 func (w *waiter) free() {
 	w.outcome = outcome{}
 	w.answered.Store(false)

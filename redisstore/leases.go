@@ -26,7 +26,7 @@ type leases struct {
 
 	mu      sync.Mutex
 	calls   int64                // how many calls were made that may take units ahead of requests; also the number of the last of them
-	returns int64                // how many lots (units that one call has taken) were given back; also the number of the last of them
+	returns int64                // how many lots (units that one call took) the store began to give back; also the number of the last lot
 	open    map[stateID]int      // for each state, how many calls that may have taken units ahead of requests have no known result yet
 	lost    map[int64]*aheadCall // the calls that may have taken units ahead and whose replies were lost, by the number of the call
 	held    map[stateID]*lease
@@ -246,7 +246,7 @@ func (ls *leases) fill(shared *shared, units, at int64, res ratelimit.Result) {
 		ls.giveBack(shared.key.text, taken)
 		return
 	}
-	if over := l.units + units - ls.maxUnits; over > 0 { // the late reply of another call has added units too: give back what is too much
+	if over := l.units + units - ls.maxUnits; over > 0 { // a late reply of another call has added units too: give back the surplus
 		extra := taken
 		extra.units = over
 		ls.giveBack(l.key, extra)

@@ -122,11 +122,11 @@ func (s *Store) settle(ctx context.Context, items []item) error {
 
 // A settlement collects the arguments of a script that gives units back.
 type settlement struct {
-	needs       family   // the Lua files that the keys need, besides those that every such script contains
+	needs       family   // the Lua files that the keys need, in addition to the files that every such script contains
 	keys, lists []string // the names of the keys, and of the lists with the receipts of the keys
 	args, more  []any    // the arguments of settle.lua, and the further arguments of exceed.lua
 	edges       []edged  // which of the further arguments must contain the edges of calendar windows
-	exceeds     bool     // whether more units are charged than before
+	exceeds     bool     // whether a charge gets more units than it had before
 }
 
 func (s *Store) newSettlement(n int) *settlement {

@@ -1,5 +1,5 @@
 // Package override keeps the exceptions that operators make to the rules of a limiter: a client or an address is
-// blocked, exempt from rules, or has a rate of its own. The package finds those that apply to a request.
+// blocked, exempt from rules, or has a rate of its own. The package finds the exceptions that apply to a request.
 package override
 
 import (
@@ -32,7 +32,7 @@ const (
 func rank(e Effect) int { return slices.Index([]Effect{Block, Exempt, Rate}, e) }
 
 // An Override is an exception to the rules of a limiter, for one client or for some addresses: it blocks them, exempts them, or
-// gives them another rate. Its fields are those of Override in the root package.
+// gives them another rate. It has the same fields as Override in the root package.
 type Override struct {
 	Client string        // the client that the override is for; empty if it is for addresses
 	IP     string        // the address, or prefix of addresses, that the override is for; empty if it is for a client

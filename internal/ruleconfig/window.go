@@ -36,7 +36,7 @@ func dropLength(n *confmap.Node) {
 	}
 }
 
-// calendar reads the field window, and the fields zone and firstDay beside it.
+// calendar reads the field window, and the fields zone and firstDay, which belong to it.
 func (r *rateReader) calendar() {
 	name, ok := confmap.Choice(r.Reader.Reader, r.node, "window", windowNameForm, windowNames)
 	zone, zoneOK := r.Text(r.node, "zone")

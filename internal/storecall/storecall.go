@@ -162,9 +162,9 @@ func (c *Caller[A, R, T]) settle(ctx context.Context, asks []A) (sent bool, err 
 	return sent, err
 }
 
-// Reset calls the method Reset of the store, even if the circuit breakers refuse calls: bad state may be why
-// earlier calls have failed, and a Reset removes such state. An error that matches NotReset in the [Terms] means that a key could
-// not be reset, although the call itself has succeeded. Any other error of the store is passed to c.Error, and
+// Reset calls the method Reset of the store, even if the circuit breakers refuse calls: bad state may be why earlier
+// calls have failed, and a Reset removes such state. An error that matches NotReset in the [Terms] means that a key
+// could not be reset, although the call itself has succeeded. Any other error of the store is passed to c.Error, and
 // Reset returns the result.
 func (c *Caller[A, R, T]) Reset(ctx context.Context, asks []A) (notReset error) {
 	pass, _ := c.Breakers.Admit(c.PartsOf(asks...), c.terms.Now()) // if the breakers refuse, pass is empty, and they do not count the call
