@@ -152,7 +152,7 @@ var replies = []struct {
 	{"NOPERM ", ClassAuth},
 	{"unauthenticated", ClassAuth}, // the server refused a long command that came before the password
 	{"max number of clients", ClassDial},
-	{"DB index is out of range", ClassDial}, // the handshake selects the database
+	{"DB index is out of range", ClassDial}, // an error of the handshake, which selects the database
 	{"SELECT is not allowed in cluster mode", ClassDial},
 	{"BUSY ", ClassBusy},
 }

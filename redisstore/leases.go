@@ -37,7 +37,7 @@ type leases struct {
 	kept    int64              // how many units stay charged because they could not be given back in time
 	unread  int                // how many calls may have taken units that stay charged, because their notes could not be read in time
 	running int                // how many goroutines are giving units back or reading notes
-	ended   sync.Cond          // wakes the method close when the field running has become less
+	ended   sync.Cond          // wakes the method close each time that running has decreased
 }
 
 // leaseNotes has the calls to the server for units that were taken ahead of requests. A conn

@@ -148,8 +148,8 @@ const (
 	endGranted  ending = iota // all charges were made
 	endDenied                 // one of the asks was denied
 	endReplayed               // the request was granted before: the record had the answers
-	endFailed                 // a call failed, and the script that writes the record has certainly not charged
-	endUnknown                // a call failed, and the script that writes the record may have charged
+	endFailed                 // a call failed, and the script that writes the record has certainly charged nothing
+	endUnknown                // a call failed, and the script that writes the record may have charged units
 )
 
 // The method take decides the request r. It returns replayed = true if the request was granted before.

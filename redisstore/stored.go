@@ -69,7 +69,7 @@ func (s *Store) Stored(name string) (found Stored, ok bool) {
 func (s *Store) splitName(name string) (letter byte, tag string, rest []string, ok bool) {
 	name, ok = strings.CutPrefix(name, s.prefix+":{")
 	tag, name, closed := strings.Cut(name, "}:"+version)
-	if !ok || !closed || tag == "" || name == "" || strings.ContainsAny(tag+name, "{};") { // no name of a state has a ;
+	if !ok || !closed || tag == "" || name == "" || strings.ContainsAny(tag+name, "{};") { // no name of a state has a semicolon
 		return 0, "", nil, false
 	}
 	rest = strings.Split(name[1:], ":")

@@ -82,7 +82,7 @@ func (b *breaker) refusal(now keytable.Instant) error {
 	return nil
 }
 
-// succeeded notes that the call that the passage p permitted has succeeded.
+// succeeded notes that a call has succeeded. The breaker permitted this call with the passage p.
 func (b *breaker) succeeded(p passage) {
 	if b.failures.Load() > 0 {
 		b.failures.Store(0)
@@ -138,8 +138,8 @@ func (b *breaker) enough(call uint64) bool {
 	return b.failures.Add(1) == failuresToOpen
 }
 
-// abandoned notes that the call that the passage p permitted was given up, so that nobody knows whether
-// the part of the store would have answered.
+// abandoned notes that a call was given up, so that nobody knows whether the part of the store would
+// have answered. The breaker permitted this call with the passage p.
 func (b *breaker) abandoned(p passage) {
 	if p.probe {
 		b.mu.Lock()

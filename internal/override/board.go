@@ -36,7 +36,7 @@ const (
 type Host struct {
 	Wall   func() time.Time                  // the date and the time of day, by which overrides end
 	Now    func() keytable.Instant           // the instant now, by the clock with which the limiter decides
-	Change func(commit func(), touched *Set) // calls commit, then decides again for the waiting callers to whom an override in touched applies
+	Change func(commit func(), touched *Set) // calls commit, then decides again for waiting callers to whom an override in touched applies
 	Source Source                            // the list in a store that processes share; nil if the limiter has none
 }
 
