@@ -4,8 +4,8 @@ import "errors"
 
 // batched combines calls and returns the calls to send. A batch is one call that replaces several calls with
 // the same plan (rate and algorithm), and whose script decides the keys of all these calls. A call is sent as
-// it is, and not in a batch, if several callers wait for it, if it is for a sliding window log, if it also
-// takes units for later requests, if it has a Penalty, or if it does not decide a request for a single key.
+// it is, and not in a batch, in each of these cases: several callers wait for it; it is for a sliding window
+// log; it also takes units for later requests; it has a Penalty; it does not decide a request for a single key.
 func (c *conn) batched(calls []*call) []*call {
 	if !c.oneServer || len(calls) == 1 {
 		return calls

@@ -17,7 +17,7 @@ type call struct {
 	script *script // the script to run; nil for DEL
 	keys   []string
 	args   []any
-	edges  []edged // the arguments with edges of the windows of calendars
+	edges  []edged // which of the arguments must contain the edges of calendar windows
 	shared *shared // the key and the wanted units, if several callers may share this call; otherwise nil
 
 	members []*call // if this call is a batch: the calls that it replaces
@@ -27,7 +27,7 @@ type call struct {
 	sent     bool      // whether the call was put into a pipeline; after that, no further caller can join the call
 	pipeline uint64    // the number of the pipeline that contains the call, if sent
 	in       *pipeline // the pipeline that contains the call, if sent
-	dropped  bool      // whether a caller left after the arguments were made; they are then changed to charge nothing for it
+	dropped  bool      // whether a caller left after the arguments were made; the call must then charge nothing for this caller
 	tries    int       // how many attempts to send the call have started
 
 	cmd   noRetry // the command that was made last for this call
@@ -151,10 +151,10 @@ func newWaiter(cost int64) *waiter {
 	return w
 }
 
-// free puts the waiter w back into the pool after its caller got the outcome. Another goroutine may still
-// call w.tell for this caller. That does no harm, even if the next caller uses w already: tell does nothing
-// unless the next caller has set w.later and its own call has ended. If both are true, it is right to call
-// w.later with the outcome of that call.
+// free puts the waiter w back into the pool after its caller got the outcome. Another goroutine may still call
+// w.tell for this caller, even when the next caller uses w already. That does no harm: tell calls a function
+// only if the next caller has set w.later and the call of the next caller has ended. In that case it is right
+// to call w.later with the outcome of that call.
 func (w *waiter) free() {
 	w.outcome = outcome{}
 	w.answered.Store(false)

@@ -69,9 +69,9 @@ const (
 	// timed out.
 	maxConnecting = time.Second
 
-	// stepTimeouts says how long the client may take for one step, such as one command of the handshake:
-	// that many times the timeout of the store. Callers wait for only one timeout. The longer time lets
-	// the client finish a slow connection, which later calls then use.
+	// The client may take stepTimeouts times the timeout of the store for one step, such as one command of
+	// the handshake. Callers wait for only one timeout. The longer time lets the client finish a slow
+	// connection, which later calls then use.
 	stepTimeouts = 2
 
 	// maxSenders is how many senders, one for each server, a conn keeps. When it needs one more, it drops
@@ -129,7 +129,8 @@ func (c *conn) run(ctx context.Context, s *script, keys []string, args []any) (a
 	return c.sender(ctx, keys[0]).do(ctx, &call{script: s, keys: keys, args: args})
 }
 
-// runAt runs the script s, some of whose arguments have edges of the windows of calendars, and returns its reply.
+// runAt does what run does for a script that may need the edges of calendar windows: when they begin and end. The
+// list edges says which of the arguments must contain such edges. runAt writes the edges into these arguments.
 func (c *conn) runAt(ctx context.Context, s *script, keys []string, args []any, edges []edged) (any, error) {
 	call := &call{script: s, keys: keys, args: args, edges: edges}
 	if len(edges) > 0 {
@@ -144,8 +145,8 @@ func (c *conn) del(ctx context.Context, keys []string) error {
 	return err
 }
 
-// A sending has what one attempt to send calls needs: the context, the client, and a function that is told when
-// the client sends them.
+// A sending has what one attempt to send calls needs: the context, the client, and a function to call when the
+// client sends the calls.
 type sending struct {
 	ctx    context.Context
 	client processor
@@ -202,8 +203,8 @@ func firstTries(calls []*call) (first, others []*call) {
 
 // exchange sends the calls and reads their replies. If the server does not know the script of a call by its
 // hash, exchange sends the call again with the text of the script. If the server's time is outside of the
-// windows that a call names, exchange sends the call again with others. A panic of the client becomes the
-// error of the calls.
+// calendar windows in the arguments of a call, exchange sends the call again with other windows. If the client
+// panics, the panic becomes the error of the calls.
 func (c *conn) exchange(by sending, calls []*call) {
 	if len(calls) == 0 {
 		return

@@ -16,9 +16,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// causeHolds is how long after a failed attempt to connect its reason is reported: if a call cannot be sent
-// during this time, the error of the call contains the reason. If the dialer of the client is still busy
-// with this attempt after that time, the reason is reported until the dialer returns.
+// causeHolds is how long the reason of a failed attempt to connect is reported: if a call cannot be sent during
+// this time after the attempt, the error of the call contains the reason. If the dialer of the client is then
+// still busy with the attempt, the reason is reported until the dialer returns.
 const causeHolds = time.Second
 
 // A cause holds the reason for which no connection could be made.
@@ -28,8 +28,8 @@ type cause struct {
 }
 
 // ready reports whether the client still has a free connection if the given number of pipelines each use one.
-// If ready returns false, the client must first set up a connection. For this it sends several commands, so
-// it may take much longer than a call.
+// If ready returns false, the client must first set up a connection. This takes several commands, and so may
+// take much longer than a call.
 func (s *sender) ready(pipelines int) bool {
 	if !s.warm.Load() {
 		return false
@@ -343,8 +343,8 @@ type callContext struct {
 }
 
 // context returns a context for a call that is made now. Calls that are made at about the same time
-// share a context. So it may end a little late: at some time between one timeout and 1.1 timeouts from
-// now.
+// share a context. So the context may end a little late: at some time between one timeout and 1.1 timeouts
+// from now.
 func (c *conn) context() context.Context { return c.callContext.get(c.set.timeout, c.set.timeout/10) }
 
 // connectContext returns a context for a pipeline that starts now and may have to set up a

@@ -13,7 +13,7 @@ import (
 //
 // The cache holds states rather than results, because a request for fewer units than the denied one may be
 // granted. If other processes charge the key meanwhile, even fewer units remain than the state shows, so a
-// denial by the state is still right. It is wrong only if the key was reset, or if units were given back to
+// denial by the state is still right. A denial is wrong only if the key was reset, or if units were given back to
 // the key. For that reason, a state is used for no longer than the duration in the field limit.
 type denials struct {
 	limit  time.Duration
@@ -42,8 +42,8 @@ type denial struct {
 	plan      plan
 	state     snapshot
 
-	// The fields warmup and penalty are copied from the request (ratelimit.Ask) that was denied. If it has a Penalty, the
-	// server must count each denial, so the state is kept only if it says that the key is blocked.
+	// The fields warmup and penalty are copied from the request (ratelimit.Ask) that was denied. If the request has a Penalty,
+	// the server must count each denial, so the state is kept only if it says that the key is blocked.
 	warmup  ratelimit.Warmup
 	penalty ratelimit.Penalty
 

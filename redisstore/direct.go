@@ -50,13 +50,14 @@ func (s *sender) mayBlock(ctx context.Context) bool {
 			return true
 		}
 	}
-	return ctx.Done() == nil // this comes last because it may be slow: some contexts must first make the channel
+	return ctx.Done() == nil // called last because Done may be slow: some contexts make the channel only then
 }
 
-// startDirect returns a direct call for the given item, which the calling goroutine must then make. It
-// returns nil if the item must go through the queue: if too many callers wait, if other calls are queued, if
-// calls still run whose callers have left, if a call for the same key has not ended, or if the client has no
-// free connection. In the last case a pipeline sets up a connection, and completes it even if the caller leaves.
+// startDirect returns a direct call for the given item, which the calling goroutine must then make. It returns
+// nil if the item must go through the queue instead, for one of these reasons: too many callers wait; other
+// calls are queued; calls still run although their callers have left; a call for the same key has not ended;
+// the client has no free connection. In the last case, a pipeline sets up a connection, and completes it even
+// if the caller leaves.
 func (s *sender) startDirect(it *item) *directCall {
 	if s.waiting.Load() >= maxDirect {
 		return nil

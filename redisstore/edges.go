@@ -11,8 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// frameOf returns the first word of the states that are stored with this Window, see window.lua. It is empty for the zero
-// Window. The argument per is the length of the windows in microseconds.
+// frameOf returns the word with which a stored state begins if its rate has the Window w; see window.lua. For the
+// zero Window, it returns an empty text. The argument per is the length of the windows in microseconds; it is not
+// used if w is a calendar.
 func frameOf(w calendar.Window, per int64) string {
 	switch w {
 	case calendar.Window{}:
@@ -23,8 +24,9 @@ func frameOf(w calendar.Window, per int64) string {
 	return strings.ReplaceAll(w.String(), " ", "_")
 }
 
-// length returns the argument of a script that says how long the windows of the plan are. For a plan with a Window, it is
-// the text that calendar.lua describes. For a calendar, the method place adds the edges.
+// length returns the field unit of the plan as an argument of a script: for windows, their length. If the rate has a
+// Window, it returns the text that calendar.lua describes instead. For the windows of a calendar, this text is not
+// complete yet: the method place adds their edges, which are the instants at which the windows begin and end.
 func (p *cachedPlan) length() any {
 	if p.frame == "" {
 		return p.unit
@@ -32,15 +34,16 @@ func (p *cachedPlan) length() any {
 	return p.frame
 }
 
-// An edged is an argument of a call that has the edges of the windows of an ask.
+// An edged says which argument of a call must contain the edges of calendar windows for one ask. The edges are the
+// instants at which the windows begin and end.
 type edged struct {
-	ask int // the number of the ask among those of the call, from 1
-	arg int // the index of the argument
+	ask int // the number of the ask in its call; the first ask has the number 1
+	arg int // the index of the argument in call.args
 	*cachedPlan
 }
 
-// addEdges appends to the list edges the argument with this index, if the item needs edges. ask is the number of the
-// item in its call.
+// addEdges adds the argument with the index arg to the list edges if the item counts in the windows of a calendar.
+// For any other item, it returns the list unchanged. The parameter ask is the number of the item in its call.
 func addEdges(edges []edged, it *item, ask, arg int) []edged {
 	if it.window.Calendar() == nil {
 		return edges
@@ -48,11 +51,14 @@ func addEdges(edges []edged, it *item, ask, arg int) []edged {
 	return append(edges, edged{ask, arg, it.cachedPlan})
 }
 
-// maxEdge is the last second that a script can compute with.
+// maxEdge is the latest edge of a window that scripts get, in seconds since the Unix epoch. Scripts compute in
+// microseconds, and a double, the number type of Lua, holds all of them exactly up to this edge.
 const maxEdge = 9_000_000_000
 
-// place sets the edges in the arguments of the call: those of the window that contains an instant and of the next one.
-// The instant is now or, for the asks in at, another one; both are microseconds since the Unix epoch.
+// place writes edges of calendar windows into the arguments of the call. For each ask, it takes the window that
+// contains a certain instant: it writes when this window begins and ends, and when the next window ends. If the map
+// at has the number of the ask, the instant is the value in the map. Otherwise the instant is now. All instants are in
+// microseconds since the Unix epoch.
 func (c *call) place(now int64, at map[int]int64) {
 	for _, e := range c.edges {
 		t, ok := at[e.ask]
@@ -66,16 +72,18 @@ func (c *call) place(now int64, at map[int]int64) {
 	}
 }
 
-// inSeconds returns an edge, in nanoseconds since the Unix epoch, in seconds. Edges are whole seconds, except those at the
-// ends of what an int64 holds.
+// inSeconds converts an edge of a window from nanoseconds to seconds since the Unix epoch. It returns at most
+// maxEdge. Each edge is a whole second, except the smallest and the largest int64, which stand for edges that an
+// int64 cannot hold.
 func inSeconds(edge int64) int64 { return min(edge/int64(time.Second), maxEdge) }
 
 // serverTime returns the time of the server in microseconds since the Unix epoch, as far as this process knows it.
 func (c *conn) serverTime() int64 { return c.set.wall().UnixMicro() + c.ahead.Load() }
 
-// replace sets the edges in the arguments of the call once more, if its script has answered that the server's time, or
-// that of a state, is outside of them. It then returns true, and the call is to be sent again. The conn remembers the
-// difference of the clocks.
+// replace is called after a call has ended. If the script has failed because the server's time, or the time of a
+// state, is outside of the windows in the arguments of the call, replace writes the edges of other windows into the
+// arguments, and returns true: the call must then be sent again. It also records in c.ahead how far the server's
+// clock is ahead of this process's clock.
 func (c *conn) replace(call *call) bool {
 	if len(call.edges) == 0 || call.err == nil {
 		return false
@@ -88,8 +96,9 @@ func (c *conn) replace(call *call) bool {
 	return ok
 }
 
-// wantedEdges reads the error with which a script asks for other edges; see calendar.lua. It returns the time of the
-// server, and for the asks by their numbers the instants that their edges must surround.
+// wantedEdges reads the error with which a script asks for the edges of other windows; see calendar.lua. It returns
+// the time of the server, and a map from the number of an ask to the instant that must lie in its window. Times are
+// in microseconds since the Unix epoch. For any other error, the result ok is false.
 func wantedEdges(err error) (now int64, at map[int]int64, ok bool) {
 	var reply redis.Error
 	if !errors.As(err, &reply) || strings.Contains(reply.Error(), "CORRUPT ") {

@@ -18,13 +18,13 @@ import (
 type Class string
 
 // The classes of failures. After ClassTimeout, ClassConnection or ClassOther, the request may have
-// been charged, unless [Error.NotSent] reports true. With any other class it was not charged.
+// been charged, unless [Error.NotSent] reports true. With any other class, the request was not charged.
 const (
 	ClassTimeout     Class = "timeout"     // the server did not answer within the timeout
 	ClassConnection  Class = "connection"  // the connection broke during the call
 	ClassDial        Class = "dial"        // no connection could be made
 	ClassPool        Class = "pool"        // no connection of the client's pool was free
-	ClassBusy        Class = "busy"        // too many calls already wait for the server, or it runs a long script
+	ClassBusy        Class = "busy"        // too many calls already wait for the server, or the server runs a long script
 	ClassClosed      Class = "closed"      // the client is closed
 	ClassReadOnly    Class = "readonly"    // the server takes no writes: it is a replica, has too few replicas, or cannot save
 	ClassLoading     Class = "loading"     // the server is still reading its data from disk
@@ -37,8 +37,8 @@ const (
 	ClassOther       Class = "other"
 )
 
-// transient reports whether to repeat a call that failed with an error of the class c: the server has
-// certainly not run it, and it may succeed the next time.
+// transient reports whether a call that failed with an error of the class c may be repeated: the server has
+// certainly not run the call, and the next attempt may succeed.
 func (c Class) transient() bool {
 	switch c {
 	case ClassDial, ClassPool, ClassReadOnly, ClassLoading, ClassClusterDown, ClassNoScript:
@@ -152,7 +152,7 @@ var replies = []struct {
 	{"NOPERM ", ClassAuth},
 	{"unauthenticated", ClassAuth}, // the server refused a long command that came before the password
 	{"max number of clients", ClassDial},
-	{"DB index is out of range", ClassDial}, // the handshake selects the database
+	{"DB index is out of range", ClassDial}, // an error of the handshake, which selects the database
 	{"SELECT is not allowed in cluster mode", ClassDial},
 	{"BUSY ", ClassBusy},
 }

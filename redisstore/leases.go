@@ -26,7 +26,7 @@ type leases struct {
 
 	mu      sync.Mutex
 	calls   int64                // how many calls were made that may take units ahead of requests; also the number of the last of them
-	returns int64                // how many lots (units that one call has taken) were given back; also the number of the last of them
+	returns int64                // how many lots (units that one call took) the store began to give back; also the number of the last lot
 	open    map[stateID]int      // for each state, how many calls that may have taken units ahead of requests have no known result yet
 	lost    map[int64]*aheadCall // the calls that may have taken units ahead and whose replies were lost, by the number of the call
 	held    map[stateID]*lease
@@ -37,7 +37,7 @@ type leases struct {
 	kept    int64              // how many units stay charged because they could not be given back in time
 	unread  int                // how many calls may have taken units that stay charged, because their notes could not be read in time
 	running int                // how many goroutines are giving units back or reading notes
-	ended   sync.Cond          // wakes the method close when the field running has become less
+	ended   sync.Cond          // wakes the method close each time that running has decreased
 }
 
 // leaseNotes has the calls to the server for units that were taken ahead of requests. A conn
@@ -53,8 +53,8 @@ const (
 	// the previous call, it takes more units ahead of requests than the previous call did.
 	soon = 100 * time.Millisecond
 
-	// leaseTerm is how long units are kept that were taken ahead of requests and not spent; only
-	// tests change it.
+	// leaseTerm is how long units are kept that were taken ahead of requests and not spent. Only
+	// tests use another time.
 	leaseTerm = 500 * time.Millisecond
 
 	// maxLeases is the largest number of keys with a lease.
@@ -91,7 +91,7 @@ type lot struct {
 	units, at int64
 	call      leaseCall
 	taken     time.Time // when the reply came, by the clock of this process
-	back      int64     // the number of the return of these units, by which the server knows a repeated return; 0 before the first try
+	back      int64     // a number by which the server recognizes a repeated return of these units; 0 before the first try to return them
 }
 
 func newLeases(set *settings, notes leaseNotes) *leases {
@@ -169,7 +169,7 @@ func (ls *leases) spend(a *ratelimit.Ask) (ratelimit.Result, bool) {
 func (ls *leases) ahead(shared *shared) (units, reserve int64, call leaseCall) {
 	// Each unit of a leaky bucket belongs to a time at which its request may proceed, so no unit can be
 	// kept for a later request. A call that only looks must charge nothing at all. With a Penalty, the server must
-	// see each request, because a block denies what units taken ahead would grant.
+	// see each request, because it may have to deny the request by a block even though units are left.
 	if ls == nil || shared.kind == 'l' || slices.Max(shared.costs) == 0 || penalized(shared.ask) {
 		return 0, 0, call
 	}
@@ -194,7 +194,7 @@ func (ls *leases) ahead(shared *shared) (units, reserve int64, call leaseCall) {
 	id := stateIDOf(shared.ask)
 	if units = min(l.want, ls.maxUnits-l.units); units <= 0 || ls.open[id] > 0 {
 		// If ls.open[id] is above 0, the reply of an earlier call is missing and may be lost. In that case
-		// only the note of that call in the server shows what it has taken. A new call that takes units ahead
+		// only the note of that call in the server shows what that call has taken. A new call that takes units ahead
 		// of requests would overwrite the note.
 		return 0, 0, call
 	}
@@ -246,7 +246,7 @@ func (ls *leases) fill(shared *shared, units, at int64, res ratelimit.Result) {
 		ls.giveBack(shared.key.text, taken)
 		return
 	}
-	if over := l.units + units - ls.maxUnits; over > 0 { // the late reply of another call has added units too: give back what is too much
+	if over := l.units + units - ls.maxUnits; over > 0 { // a late reply of another call has added units too: give back the surplus
 		extra := taken
 		extra.units = over
 		ls.giveBack(l.key, extra)

@@ -36,7 +36,7 @@ type aheadCall struct {
 const (
 	// When the duration findAfter has passed after a reply was lost, the method find looks in the server for
 	// the note that the call leaves there. If it finds no note, the call may still be on its way to the server,
-	// so find looks again after four times as long. When it has looked maxFinds times without success, it
+	// so find looks again after four times as long. When it has looked maxFinds times without success, find
 	// assumes that the server did not run the call.
 	findAfter = 250 * time.Millisecond
 	maxFinds  = 4

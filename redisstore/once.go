@@ -148,8 +148,8 @@ const (
 	endGranted  ending = iota // all charges were made
 	endDenied                 // one of the asks was denied
 	endReplayed               // the request was granted before: the record had the answers
-	endFailed                 // a call failed, and the script that writes the record has certainly not charged
-	endUnknown                // a call failed, and the script that writes the record may have charged
+	endFailed                 // a call failed, and the script that writes the record has certainly charged nothing
+	endUnknown                // a call failed, and the script that writes the record may have charged units
 )
 
 // The method take decides the request r. It returns replayed = true if the request was granted before.
@@ -288,10 +288,11 @@ func (r *retryable) takeOthers(ctx context.Context, mode int) error {
 	return joinFailures(ctx, errs, r.items, r.others)
 }
 
-// learnOthers is called if the record has not answered. It lets the keys that are not in the slot of the record, and
-// are not charged, learn the rates of the request, as every denial does, see docs/stores.md. The calls that have
-// decided about these keys could not do so, because they did not know yet whether the record would answer. If the
-// request is denied, no key is charged. Errors are ignored.
+// learnOthers stores the rates of the request for keys that are not in the slot of the record: for those that still
+// have an older rate and are not charged. Even a denial usually gives a key the rate of the request, see
+// docs/stores.md. The calls that decided on these keys could not do this, because they did not know yet whether the
+// record would answer. learnOthers is called when it is known that the record has not answered. The parameter denies
+// is true if the request is denied: then no key stays charged. Errors are ignored.
 func (r *retryable) learnOthers(ctx context.Context, denies bool) {
 	inParallel(len(r.others), func(i int) {
 		var some []item

@@ -14,8 +14,8 @@ import (
 // which this process computes the results. General code after the fast path decides in all other cases.
 var oneScripts = oneScriptsWith("")
 
-// penalOneScripts returns the same scripts for requests with a Penalty. Their fast path decides only if it
-// grants every request of the call, because it does not count denials.
+// penalOneScripts returns the scripts that decide one key for requests with a Penalty. Their fast path decides
+// only if it grants every request of the call, because the fast path does not count denials.
 var penalOneScripts = sync.OnceValue(func() map[byte]*script { return oneScriptsWith(strikeLua + penaltyOneLua) })
 
 // oneScriptsWith returns the scripts that decide one key. The Lua text in first is put before the fast path.
@@ -80,7 +80,7 @@ func (p *plan) numbers() []int64 {
 }
 
 // prefix returns the text with which each stored state of a key with the plan p (the rate) begins. Scripts
-// compare it to see whether a state was written at the same rate.
+// compare this text to see whether a state was written at the same rate.
 func (p *plan) prefix() string {
 	text := make([]byte, 0, 48)
 	for _, n := range p.numbers() {

@@ -54,9 +54,9 @@ func newSettings(opts []Option) settings {
 func WithPrefix(prefix string) Option { return func(s *settings) { s.prefix = prefix } }
 
 // WithTimeout sets how long a caller waits for the reply to its call, whatever the timeouts of the
-// client are. The default is 50 ms. It must be longer than a round trip.
+// client are. The default is 50 ms. The timeout must be longer than a round trip.
 //
-// A call may have to wait until an earlier call has ended. If the server answers meanwhile, the timeout
+// A call may have to wait until an earlier call has ended. If the server answers other calls meanwhile, the timeout
 // begins again when the call is sent, so that the caller waits for at most twice the timeout in all. If
 // the server answers nothing, the caller waits for one timeout.
 func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }

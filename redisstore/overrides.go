@@ -34,8 +34,9 @@ func (s *settings) overrideKeys(limiter string) []string {
 }
 
 // SetOverrides changes the list of overrides of the limiters with this name, which all processes share; see
-// [ratelimit.StoreOverrider]. It fails with the same errors as [Store.Take]. If it returns an error of the server, the
-// changes may have been made, all of them or none, and it may be called again with the same overrides.
+// [ratelimit.StoreOverrider]. SetOverrides fails with the same errors as [Store.Take]. If it returns an error of the
+// server, it has made either all of the changes or none. The caller may then call SetOverrides again with the same
+// overrides.
 func (s *Store) SetOverrides(ctx context.Context, limiter string, o []ratelimit.Override) error {
 	ctx, err := s.checkContext(ctx)
 	if err != nil {
@@ -236,8 +237,8 @@ func overrideOf(field, value string) (ratelimit.Override, error) {
 	return o, nil
 }
 
-// whomOf returns the part of an override that the name of its field in the server's list has: its Client or IP, Effect and
-// Rules.
+// whomOf reads the name of a field in the server's list of overrides. It returns an override with only the values
+// that are in the name: its Client or IP, its Effect and its Rules.
 func whomOf(field string) (o ratelimit.Override, err error) {
 	fail := func() (ratelimit.Override, error) {
 		return ratelimit.Override{}, fmt.Errorf("no override has the name %q", field)

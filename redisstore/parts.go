@@ -222,7 +222,7 @@ func (s *Store) takeInSeveral(ctx context.Context, items []item, parts [][]int, 
 }
 
 // errHeldTooShort is the error of a decision about requests in flight whose keys are in several slots. At first,
-// each slot counts the request as in flight for only a second. That time was over before all slots had granted it.
+// each slot counts the request as in flight for only a second. This second was over before all slots had granted it.
 var errHeldTooShort = errors.New("the decision took longer than a second, so what it holds in flight is over")
 
 // keepHolds is called when all slots have granted a request. A hold counts the request as in flight for a rule.
@@ -247,9 +247,9 @@ func (s *Store) keepHolds(ctx context.Context, items []item, answers []answer, p
 	return joinFailures(ctx, errs, items, parts)
 }
 
-// giveBack gives back charges that a decision in several slots has made for nothing, for example because another
-// slot denied the request. The parameter answers says which items were charged. The units are given back even if
-// ctx has ended. If the call for this fails, they stay charged.
+// giveBack gives back charges that a decision in several slots has made for nothing, for example because
+// another slot denied the request. The parameter answers says which items were charged. The units are given
+// back even if ctx has ended. If the call to a slot fails, the units in this slot stay charged.
 func (s *Store) giveBack(ctx context.Context, items []item, answers []answer, parts [][]int) {
 	ctx = context.WithoutCancel(ctx)
 	inParallel(len(parts), func(i int) {

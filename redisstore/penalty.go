@@ -89,10 +89,10 @@ func addPenalties(items []item, mode int, keys []string, args []any) ([]string, 
 	return keys, append(args, n), penal
 }
 
-// strikeOthers counts the denials of a request with an ID toward Penalties (as strikes), for the keys that are not in the
-// slot of the record of its answers. The calls that decided on these keys could not count: a request that was granted
-// before gets the recorded answers, and it was not known yet whether there is a record. If a call of strikeOthers fails,
-// its strikes are not counted.
+// strikeOthers is called when a request with an ID is denied. For the keys that are not in the slot of the record, it
+// counts the denials as strikes (toward a Penalty). The calls that decided on these keys could not count them,
+// because they did not know yet whether the record has the answers to the request: if it has, no denial counts. If a
+// call of strikeOthers fails, its strikes are not counted.
 func (r *retryable) strikeOthers(ctx context.Context) {
 	inParallel(len(r.others), func(i int) {
 		var places []int
@@ -179,10 +179,10 @@ func (b *block) deny(p *plan, n, longest, shortest int64, res *ratelimit.Result)
 	return true
 }
 
-// learnDenial stores the answer a in the denial cache if a block denies the item, or if it is a denial of one unit that is no
-// strike. The call that brought the answer was made between began and ended. The parameter resets is the count of resets
-// before the call: if the count has grown since then, learnDenial stores nothing, because one of these resets may have ended
-// the denial.
+// learnDenial stores the answer a in the denial cache if a block denies the item. It also stores the denial of an
+// item that has no Penalty and wants at most one unit. The call that brought the answer was made between began and
+// ended. The parameter resets is the count of resets before the call: if the count has grown since then, learnDenial
+// stores nothing, because one of these resets may have ended the denial.
 func (d *denials) learnDenial(it *item, a *answer, began, ended time.Duration, resets int64) {
 	if d == nil || resets != d.resets.Load() {
 		return

@@ -74,10 +74,10 @@ func (s *sender) fillPipeline() *pipeline {
 	return p
 }
 
-// extend is called when the call c is about to be sent. It begins the timeout of each caller again, so that a
-// caller that waited for an earlier call has the whole timeout for its own call, and waits for at most twice
-// the timeout. A caller gets no more time if the server has answered nothing since that caller came, or if c is
-// sent again. extend must be called with s.mu held.
+// extend is called when the call c is about to be sent. It begins the timeout of each caller again. So a caller
+// that waited for an earlier call has the whole timeout for its own call, but waits for at most twice the
+// timeout in all. A caller gets no more time if the server has answered nothing since that caller came, or if c
+// is sent again. extend must be called with s.mu held.
 func (s *sender) extend(c *call) {
 	answers, timeout, now := s.answers.Load(), s.conn.set.timeout, time.Now()
 	for _, w := range c.waiters {

@@ -36,8 +36,8 @@ type cachedPlan struct {
 	plan
 	args []any
 
-	window calendar.Window // that of the rate
-	frame  string          // for a Window that is not zero: the first word of the states that are stored with it, see window.lua
+	window calendar.Window // the Window of the rate
+	frame  string          // if the rate has a Window: the first word of the states that are stored at this rate, see window.lua
 }
 
 // planOf returns the plan for this algorithm and rate. If the plan is not in the cache, planOf makes the plan

@@ -16,7 +16,7 @@ const noteTerm = time.Minute
 // The methods of leases for chores must be called with ls.mu held.
 type chore struct {
 	do    func()      // does the work once; it is called while ls.mu is not held
-	waits bool        // whether the work is to be done again later, and no goroutine does it now
+	waits bool        // true while the chore waits to be done, and false while a goroutine does the work
 	timer *time.Timer // calls the method run of leases while waits is true; may be nil
 }
 
@@ -60,7 +60,7 @@ type refund struct {
 	chore
 	key   string
 	lots  []lot
-	tries int // how many times in a row it has failed
+	tries int // how many times in a row the refund has failed
 }
 
 // giveBack gives the lots of the given key back to the server, in a goroutine. The caller must hold ls.mu.

@@ -27,7 +27,8 @@ type answer struct {
 	resetBefore       time.Duration
 	at, before, after string
 
-	// keeps is set if the script has kept the rate of the key because of the mode tentative.
+	// keeps is set if the key had another rate before, and the script has not changed that rate because of
+	// the mode tentative.
 	keeps bool
 }
 

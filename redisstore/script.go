@@ -94,7 +94,7 @@ const (
 	logs
 	held
 	frames // calendar.lua, for asks with a Window
-	warms  // warmup.lua, which wraps the algorithms for keys that warm up: whose limit is lower at first, and grows
+	warms  // warmup.lua, which wraps the algorithms for keys that warm up: their limit is low at first, and grows
 	penal  // penalty.lua, which wraps the decision if an ask has a Penalty
 
 	families = 1 << iota // the number of possible sets of files
@@ -183,8 +183,8 @@ func generalLua(f family) string {
 	return strings.Join(text, "")
 }
 
-// aheadScripts decide requests for one key and also take units for later requests; the index is the letter of
-// the algorithm. aheadBackScript gives such units back. aheadNoteScript reads the note that a process left in
+// aheadScripts contains, by the letter of the algorithm, the scripts that decide requests for one key and also take
+// units for later requests. aheadBackScript gives such units back. aheadNoteScript reads the note that a process left in
 // the server when it last took units for later requests, and aheadForgetScript deletes that note.
 var (
 	aheadScripts = func() map[byte]*script {

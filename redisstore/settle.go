@@ -10,7 +10,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// maxTerm is the longest time after which a charge may still be given back.
+// maxTerm is the longest HoldFor of an ask (the time for which its charge can be given back), and the longest
+// TTL of a request with an ID.
 const maxTerm = 366 * 24 * time.Hour
 
 // Accepts returns nil if the store can decide asks with the same Algorithm, Rate, Warmup, Receipt, HoldFor
@@ -36,9 +37,9 @@ func checkTerm(a *ratelimit.Ask) error {
 }
 
 // Settle changes charges. The Receipt of each ask names an earlier charge of Charged units, and Settle changes
-// this charge to N units; see [ratelimit.StoreSettler]. Units are given back only once, so the caller may repeat
-// a failed call of Settle if N is at most Charged in all asks. In that case Settle itself repeats its call to the
-// server once if the connection broke. Settle fails with the same errors as [Store.Take], and with
+// this charge to N units; see [ratelimit.StoreSettler]. If N is at most Charged in all asks, the caller may repeat
+// a failed call of Settle, because units are given back only once. For the same reason, Settle itself then repeats
+// its call to the server once if the connection broke. Settle fails with the same errors as [Store.Take], and with
 // [ratelimit.ErrSettled] if an ask extends a charge of [ratelimit.AlgorithmInFlight] that has ended already.
 func (s *Store) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 	ctx, err := s.checkContext(ctx)
@@ -121,11 +122,11 @@ func (s *Store) settle(ctx context.Context, items []item) error {
 
 // A settlement collects the arguments of a script that gives units back.
 type settlement struct {
-	needs       family   // the Lua files that the keys need, besides those that every such script contains
+	needs       family   // the Lua files that the keys need, in addition to the files that every such script contains
 	keys, lists []string // the names of the keys, and of the lists with the receipts of the keys
 	args, more  []any    // the arguments of settle.lua, and the further arguments of exceed.lua
-	edges       []edged  // those of the further arguments that have edges of the windows of calendars
-	exceeds     bool     // whether more units are charged than before
+	edges       []edged  // which of the further arguments must contain the edges of calendar windows
+	exceeds     bool     // whether a charge gets more units than it had before
 }
 
 func (s *Store) newSettlement(n int) *settlement {
@@ -145,8 +146,9 @@ func (c *settlement) add(it *item, n, stay int64, a *answer) {
 	c.args = append(c.args, it.letter(), strconv.FormatUint(it.id, 10), n, stay, a.at, a.before, a.after)
 }
 
-// The method addHold adds a hold, which counts n units as in flight, to the arguments of the script: the hold that the field
-// id of the item names. If stay is 0, the hold ends. Otherwise it lasts for the Per of its rate from now on.
+// The method addHold adds a hold, which counts n units as in flight, to the arguments of the script. The field id of
+// the item names the hold. If stay is 0, the script ends the hold. Otherwise the hold lasts for the Per of its rate
+// from now on.
 func (c *settlement) addHold(it *item, n, stay int64) {
 	c.add(it, n, stay, &answer{at: strconv.FormatInt(it.unit, 10)})
 }

@@ -25,9 +25,9 @@ func snapshotOf(p *plan, l *level) snapshot {
 	case p.kind != 's':
 		return snapshot{known: 'l', at: l.at, level: *l}
 	case l.left(p) != 0:
-		// Units are left, so only a request for several units can be denied next. It may have to wait until
-		// several entries leave the log, but a level contains only the oldest entry. So the wait of such a
-		// request is not known, and nothing is recorded.
+		// Units are left, so only a request for several units can be denied next. Such a request may have to
+		// wait until several entries leave the log, but a level contains only the oldest entry. So this wait is
+		// not known, and nothing is recorded.
 		return snapshot{at: l.at}
 	}
 	return snapshot{known: 'd', at: l.at, retry: l.wait(p, 1), reset: l.reset(p)}

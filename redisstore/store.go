@@ -93,7 +93,7 @@ func (s *Store) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Res
 		if a.Receipt == 0 && a.Warmup == (ratelimit.Warmup{}) && a.Algorithm != ratelimit.AlgorithmInFlight && a.Rate.Window == "" {
 			return s.takeOne(ctx, a)
 		}
-		remembered := penalized(a) || a.Receipt == 0 && a.Rate.Window != "" // whether takeInOne may have stored a denial
+		remembered := penalized(a) || a.Receipt == 0 && a.Rate.Window != "" // whether takeInOne may have put a denial into the denial cache
 		if res := (ratelimit.Result{}); remembered && s.conn.denied(a, &res) {
 			return []ratelimit.Result{res}, nil
 		}
@@ -165,8 +165,9 @@ func (s *Store) takeOne(ctx context.Context, a *ratelimit.Ask) ([]ratelimit.Resu
 	return s.conn.sender(ctx, it.key.text).ask(ctx, &it)
 }
 
-// Reset deletes the states of the asks, their strikes and blocks, so that their keys count as unused. It fails with the same errors
-// as [Store.Take].
+// Reset deletes the states of the keys that the asks name, so that these keys count as unused. It also ends
+// their blocks and forgets their strikes, the denials that count toward a Penalty. Reset fails with the same
+// errors as [Store.Take].
 func (s *Store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	if s != nil && s.conn != nil {
 		s.conn.leases.forget(asks)
@@ -270,7 +271,8 @@ func (s *Store) takeInOne(ctx context.Context, items []item, mode int) ([]rateli
 	return results, nil
 }
 
-// The modes of a script that decides several asks. The script gets the sum of the modes that apply.
+// The modes of a script that decides several asks. The script gets the sum of the modes that apply. The number 64
+// is not used here, because penalty.lua adds it to the sum.
 const (
 	returnable   = 1   // the reply must contain what is needed to give the charges of this script back
 	withReceipts = 2   // some of the charges have receipts
@@ -278,7 +280,7 @@ const (
 	looking      = 8   // only compute answers: charge nothing and change no state; the mode denied is set too
 	withWarmup   = 16  // some of the keys warm up
 	rehearsing   = 32  // a dry run: the script writes nothing, but answers as if it had charged the units
-	tentative    = 128 // a record in another slot may answer: a denial changes the rate of no key; penalty.lua adds 64
+	tentative    = 128 // a record in another slot may answer the request, so a denial must not change the rate of a key
 )
 
 // The method take runs the script that decides the items, which must be in one slot, and returns the reply
@@ -289,8 +291,8 @@ func (s *Store) take(ctx context.Context, items []item, mode int) (any, error) {
 	return s.conn.runAt(ctx, takeScripts.of(needs), keys, args, edges)
 }
 
-// arguments returns the keys and the arguments of the script that decides the items, those of the arguments that have
-// edges of the windows of calendars, and the family of the Lua files that this script needs.
+// arguments returns what the script that decides the items needs: its keys, its arguments, a list that says which of
+// these arguments must contain the edges of calendar windows, and the family (set) of the Lua files.
 func (s *Store) arguments(items []item, mode int) (keys []string, args []any, edges []edged, needs family) {
 	width := 6
 	for i := range items {

@@ -7,8 +7,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A Stored says which rule and which key a state in the server belongs to, as far as its name in the
-// server shows this. [Store.Stored] returns a Stored.
+// A Stored says which rule and which key a state in the server belongs to, as far as the name of the state in
+// the server shows this. [Store.Stored] returns a Stored.
 type Stored struct {
 	Name string // the name of the state's key in the server
 
@@ -69,7 +69,7 @@ func (s *Store) Stored(name string) (found Stored, ok bool) {
 func (s *Store) splitName(name string) (letter byte, tag string, rest []string, ok bool) {
 	name, ok = strings.CutPrefix(name, s.prefix+":{")
 	tag, name, closed := strings.Cut(name, "}:"+version)
-	if !ok || !closed || tag == "" || name == "" || strings.ContainsAny(tag+name, "{};") { // no name of a state has a ;
+	if !ok || !closed || tag == "" || name == "" || strings.ContainsAny(tag+name, "{};") { // no name of a state has a semicolon
 		return 0, "", nil, false
 	}
 	rest = strings.Split(name[1:], ":")

@@ -52,8 +52,8 @@ type passage struct {
 // admit permits a call at the instant now, or returns an error if it refuses the call. After a
 // permitted call, the caller must say how the call ended: by succeeded, failed or abandoned.
 func (b *breaker) admit(now keytable.Instant) (passage, error) {
-	// If the clock has stepped back to before the pause, the pause counts as over: until the clock
-	// shows the end of the pause again, very long might pass.
+	// If the clock has stepped back to before the pause, the pause counts as over. Otherwise it might
+	// take very long until the clock reaches the end of the pause.
 	switch p := b.pause.Load(); {
 	case p == nil:
 		return passage{}, nil
@@ -82,7 +82,7 @@ func (b *breaker) refusal(now keytable.Instant) error {
 	return nil
 }
 
-// succeeded notes that the call that the passage p permitted has succeeded.
+// succeeded notes that a call has succeeded. The breaker permitted this call with the passage p.
 func (b *breaker) succeeded(p passage) {
 	if b.failures.Load() > 0 {
 		b.failures.Store(0)
@@ -95,9 +95,9 @@ func (b *breaker) succeeded(p passage) {
 	}
 }
 
-// failed notes that a call has failed with the error err at the instant now. The passage p is what the
-// breaker gave to permit the call. It reports whether this failure opens a breaker that was closed. While the breaker is open, a
-// refused caller gets an error that the function wrap makes.
+// failed notes that a call has failed with the error err at the instant now. The breaker permitted this
+// call with the passage p. The result opens is true if the breaker was closed and this failure opens
+// it. While the breaker is open, a refused caller gets an error that the function wrap makes.
 //
 // If several callers have shared one call of the store, they all pass the number of this call in the
 // parameter call, so that the failure counts once. Otherwise, they pass 0.
@@ -138,8 +138,8 @@ func (b *breaker) enough(call uint64) bool {
 	return b.failures.Add(1) == failuresToOpen
 }
 
-// abandoned notes that the call that the passage p permitted was given up, so that nobody knows whether
-// the part of the store would have answered.
+// abandoned notes that a call was given up, so that nobody knows whether the part of the store would
+// have answered. The breaker permitted this call with the passage p.
 func (b *breaker) abandoned(p passage) {
 	if p.probe {
 		b.mu.Lock()

@@ -75,7 +75,7 @@ func (s *Set) Admit(parts uint64, now keytable.Instant) (p Pass, err error) {
 	for part := range each(parts) {
 		one, err := s.list[part].admit(now)
 		if err != nil {
-			s.Abandoned(p) // otherwise no caller could ever again probe the parts that were permitted before this one
+			s.Abandoned(p) // end the probes of the parts before this one; otherwise no caller could ever probe these parts again
 			return Pass{}, err
 		}
 		p.parts |= Bit(part)
@@ -103,7 +103,7 @@ func (s *Set) Refusal(parts uint64, now keytable.Instant) error {
 	return nil
 }
 
-// Succeeded notes that the call that the Pass p permitted has succeeded: all parts in p have answered.
+// Succeeded notes that a call with the Pass p has succeeded: all parts in p have answered.
 func (s *Set) Succeeded(p Pass) {
 	for part := range each(p.parts) {
 		s.list[part].succeeded(p.to(part))
@@ -113,8 +113,8 @@ func (s *Set) Succeeded(p Pass) {
 	}
 }
 
-// Failed notes that the call that the Pass p permitted has failed with the error err at the instant
-// now. The parameter blamed has the bits of the parts that failed. If none of these parts is in p, all
+// Failed notes that a call with the Pass p has failed with the error err at the instant now. The
+// parameter blamed has the bits of the parts that failed. If none of these parts is in p, all
 // parts in p count as failed. The remaining parts in p count as abandoned, because the store may have
 // given up before it asked them.
 //
@@ -142,8 +142,8 @@ func (s *Set) Failed(p Pass, now keytable.Instant, err error, blamed, call uint6
 	s.last = s.wrap(err)
 }
 
-// Abandoned notes that the call that the Pass p permitted was given up, so that nobody knows whether
-// the parts in p would have answered.
+// Abandoned notes that a call with the Pass p was given up, so that nobody knows whether the parts in p
+// would have answered.
 func (s *Set) Abandoned(p Pass) {
 	for part := range each(p.probes) {
 		s.list[part].abandoned(p.to(part))

@@ -13,7 +13,7 @@ import (
 // A Decimal is a finite number exactly as it was written in a config: ±digits · 10^exp. The zero
 // Decimal is 0.
 //
-// Invariant: digits begins and ends with a digit other than 0. For the number 0, it is empty.
+// Invariant: digits begins and ends with a digit other than 0. For the number 0, digits is empty.
 type Decimal struct {
 	neg    bool
 	digits string

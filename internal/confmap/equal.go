@@ -7,8 +7,8 @@ import (
 
 // Equal reports whether two values mean the same in a config. Numbers are equal if they have the same
 // value, whatever their types: the int 10, the float64 10 and the json.Number "10.0" are equal. Maps
-// and lists are equal if their values are, even if their types differ, such as map[string]any and
-// map[string]int. All other values must be deeply equal. A value in which maps and lists are nested
+// and lists are equal if their values are equal, even if their types differ, such as map[string]any
+// and map[string]int. All other values must be deeply equal. A value in which maps and lists are nested
 // deeper than MaxDepth, such as one that contains itself, is equal to no value.
 func Equal(a, b any) bool { return equal(reflect.ValueOf(a), reflect.ValueOf(b), 0) }
 

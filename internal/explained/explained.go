@@ -120,7 +120,7 @@ type Rule struct {
 	Held       Held          `json:"held,omitzero"`       // units that requests in progress hold, if the rule counts such requests
 	Result     Result        `json:"result"`              // what the rule would answer alone
 
-	Override *Override `json:"override,omitempty"` // an exemption or another rate for the client, or nil; unused if it does not fit the rule
+	Override *Override `json:"override,omitempty"` // the exemption or the rate of the client, or nil; not used if it does not fit the rule
 
 	MaxIn int   `json:"maxIn"` // most units granted in an interval of length Rate.Per; -1 if not known
 	Err   error `json:"-"`     // why the store, the limiter or Resolve failed, or nil
@@ -207,8 +207,8 @@ func (r *Result) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// The type texts is the JSON form of a Rule: its Rate and Error are texts. The type plain is a Rule without the method
-// MarshalJSON, which would otherwise call itself without end.
+// The type texts is the JSON form of a Rule: its Rate and Error are texts. The type plain is a Rule without methods, so that
+// MarshalJSON can pass it to json.Marshal without calling itself.
 type (
 	plain Rule
 	texts struct {
@@ -270,7 +270,7 @@ func (e *Explanation) String() string {
 		}
 		if r.MaxIn >= 0 {
 			most = fmt.Sprintf("%d in %s", r.MaxIn, r.Rate.Per)
-			if r.Rate.Per == 0 { // windows of a calendar, which have no common length that could stand beside MaxIn
+			if r.Rate.Per == 0 { // the windows of a calendar have no common length, so the text cannot name a time
 				most = fmt.Sprintf("%d in each window", r.Rate.Requests)
 			}
 		}

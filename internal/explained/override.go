@@ -14,10 +14,10 @@ import (
 type Override struct {
 	Client string        // the client that the override is for; empty if it is for addresses
 	IP     string        // the address, or prefix of addresses, that the override is for; empty if it is for a client
-	Rules  []string      // the names of the rules that the override changes for them; empty for all rules
+	Rules  []string      // the names of the rules that the override is for; empty for all rules
 	Effect string        // what the override does, such as "block"
 	Rate   ratetext.Rate // the rate that applies instead of the rule's, if Effect is "rate"
-	Until  time.Time     // when it ends; zero if it does not end by itself
+	Until  time.Time     // when the override ends; zero if it does not end by itself
 	Note   string        // a remark for people, such as the number of a ticket
 }
 

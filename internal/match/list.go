@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// A Member is what a Rules notes of a rule. The type of the rule embeds it.
+// A Member holds what the type Rules needs to know about one rule. The type of the rule embeds Member.
 type Member struct {
-	// Index orders the rules. That of the default rule is math.MaxInt32. It is set when the rule is put into a Rules.
+	// Index orders the rules. The default rule has the Index math.MaxInt32. The type Rules sets Index when it gets the rule.
 	Index int32
 }
 
@@ -49,11 +49,10 @@ func (l List[R]) Position(r R) int {
 	return i
 }
 
-// with returns a List in which one rule (the parameter from) is replaced by another (the parameter to).
-// If the rule to replace is the zero R, with only adds a rule, behind all others but the default rule. If
-// the new rule is the zero R, with only removes a rule. The second result is a number: from now on, the
-// method Index of the new rule must return it. with must be called on the newest List only, because the new
-// List may share memory with l.
+// with returns a List in which one rule (the parameter from) is replaced by another (the parameter to). If the
+// rule to replace is the zero R, with only adds a rule, after all others but before the default rule. If the
+// new rule is the zero R, with only removes a rule. The second result is the Index that the caller must give
+// the new rule. with must be called on the newest List only, because the new List may share memory with l.
 func (l List[R]) with(from, to R) (next List[R], index int32) {
 	var none R
 	named := l.NumNamed()

@@ -79,8 +79,9 @@ func (p Place) depth() (text string, depth int) {
 	return "", 0
 }
 
-// Meet reports whether two rules with the given places may both apply to one endpoint. It ignores that a
-// third rule may prevent that. It returns false for a rule without a pattern.
+// Meet reports whether two rules with the given places may both apply to one endpoint. Meet looks only at
+// these two rules, although a third rule may prevent this. It returns false if one of the two has no
+// pattern.
 func Meet(a, b Place) bool {
 	textA, depthA := a.depth()
 	textB, depthB := b.depth()
@@ -113,9 +114,9 @@ type Rule interface {
 // rules that apply to the endpoints whose narrowest pattern this is.
 //
 // A change of the rules replaces only the groups whose value has to change. A Set that has the group
-// makes the value when it first needs it.
+// makes the value when the value is first needed.
 type Group[R Rule, G any] struct {
-	ready    atomic.Bool // whether the field value is set; next to that field, because both are read together
+	ready    atomic.Bool // whether the field value is set; stored close to value, because both are read together
 	exact    bool        // whether the pattern is one endpoint
 	enforces bool        // whether a rule in the field own can be the best match: the narrowest rule that may deny
 	value    G
@@ -127,7 +128,7 @@ type members[R Rule] struct {
 	text       string     // the pattern, without a "*"
 	own        []R        // the rules with this pattern
 	mu         sync.Mutex // held while Group.value is made
-	additional []R        // the additional rules among the rules that Group.value is made from; set together with it
+	additional []R        // the additional rules among the rules that Group.value is made from; set together with Group.value
 }
 
 func newGroup[R Rule, G any](text string, exact bool, own []R) *Group[R, G] {
@@ -176,7 +177,7 @@ func (g *Group[R, G]) counted() *Group[R, G] {
 type Set[R Rule, G any] struct {
 	Exact Map[*Group[R, G]] // the groups of single endpoints, by endpoint
 
-	root     *node[R, G]       // root of the tree of all patterns but the default
+	root     *node[R, G]       // root of the tree of all patterns except the default
 	fallback *Group[R, G]      // the group of the default pattern
 	build    func(rules []R) G // makes the value of a group
 }

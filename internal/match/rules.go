@@ -2,8 +2,9 @@ package match
 
 import "math"
 
-// Rules are all rules of a limiter: in their order, by their endpoints and by their names. They never change: the
-// method With returns other Rules, which share memory with the old ones where both are the same.
+// Rules holds all rules of a limiter, and finds them by their order, by endpoint and by name. A value of the type
+// Rules never changes: the method With returns another one, which shares memory with the old one where both are the
+// same.
 type Rules[R Listed, G any] struct {
 	List[R]
 	Set[R, G]
@@ -11,7 +12,7 @@ type Rules[R Listed, G any] struct {
 	names Map[R]
 }
 
-// NewRules returns the Rules of the given rules, which are in no other Rules yet. The default rule is the last one. The
+// NewRules returns the Rules of the given rules, which are in no other Rules yet. The default rule, if any, must be the last one. The
 // function build makes a value from the rules that apply to an endpoint, see New.
 func NewRules[R Listed, G any](rules []R, build func(rules []R) G) Rules[R, G] {
 	names := make(map[string]R, len(rules))
@@ -41,7 +42,7 @@ func (rs *Rules[R, G]) Names() []string {
 }
 
 // With returns Rules in which the rule in the parameter to, which is in no other Rules yet, takes the place of the rule
-// in the parameter from. If from is the zero R, the new rule is added behind all others but the default rule. If to is
+// in the parameter from. If from is the zero R, the new rule is added after all others, but before the default rule. If to is
 // the zero R, the old rule is only removed. rs must be the newest Rules.
 func (rs *Rules[R, G]) With(from, to R) Rules[R, G] {
 	var none R

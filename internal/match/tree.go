@@ -207,9 +207,9 @@ func sharedLen(a, b string) int {
 
 // A refresh is used after the rules of one pattern have changed. It replaces the groups of narrower
 // patterns to which the changed rules apply, so that the values of these groups are made again.
-// Additional rules apply to all groups of narrower patterns. A rule that is not additional does not apply
-// to a group of a narrower pattern if this group has a rule that can be the best match, or if a group
-// between the two patterns has such a rule.
+// Additional rules apply to all groups of narrower patterns. Any other rule applies to a group of a
+// narrower pattern only if neither this group, nor a group between the two patterns, has a rule that
+// can be the best match.
 type refresh[R Rule, G any] struct {
 	all    bool           // whether a changed rule is additional, so that it applies to all groups
 	groups []*Group[R, G] // the groups of single endpoints that have been replaced

@@ -36,16 +36,16 @@ const (
 type Host struct {
 	Wall   func() time.Time                  // the date and the time of day, by which overrides end
 	Now    func() keytable.Instant           // the instant now, by the clock with which the limiter decides
-	Change func(commit func(), touched *Set) // calls commit, then decides again for waiting callers that have an override in the Set
+	Change func(commit func(), touched *Set) // calls commit, then decides again for waiting callers to whom an override in touched applies
 	Source Source                            // the list in a store that processes share; nil if the limiter has none
 }
 
-// A Board keeps the overrides (exceptions to the rules) of one limiter. Decisions read it without a lock. The zero Board is
-// empty and cannot be changed.
+// A Board keeps the overrides (exceptions to the rules) of one limiter. Decisions read the overrides without a lock. The zero
+// Board is empty and cannot be changed.
 type Board struct {
 	Host // set before the Board is used, and never changed
 
-	// How many requests were blocked by overrides, exempt by them from a rule, and decided at the rate of an override.
+	// How many requests an override has blocked, has exempted from a rule, and has given a rate of its own.
 	Blocked, Exempted, Rated atomic.Uint64
 
 	// Barred is how many callers of Wait wait for the end of a block, by an override or by a Penalty.
@@ -61,7 +61,7 @@ type Board struct {
 	layers  [numLayers]map[string][]Entry // the overrides, by client or prefix (Entry.whom); guarded by mu, as are the fields below
 	lens    [numLayers]int                // how many overrides each layer has
 	sweepAt [numLayers]int                // if a layer has at least so many overrides, the next change removes those that have ended
-	version Version                       // the version of the list in the store of which the layer Shared is a copy
+	version Version                       // the version that the list in the store had when the layer Shared was copied from it
 }
 
 // Set returns the overrides of all layers, or nil if there are none.
@@ -127,7 +127,7 @@ func (b *Board) Apply(l Layer, changes []Entry, whole bool) (n int, ok bool) {
 // second result is how many overrides the layer will have. The third result is a function that makes the change. The caller
 // holds b.mu.
 func (b *Board) plan(l Layer, changes []Entry, whole bool, now time.Time) (touched *Set, n int, commit func()) {
-	next := make(map[string][]Entry) // the clients and prefixes that change, with what they will have in the layer
+	next := make(map[string][]Entry) // the clients and prefixes that change, each with the overrides that it will have in the layer
 	old := func(whom string) []Entry {
 		if _, known := next[whom]; !known {
 			next[whom] = slices.DeleteFunc(slices.Clone(b.layers[l][whom]), func(e Entry) bool { return whole || e.Ended(now) })
@@ -186,7 +186,7 @@ func (b *Board) plan(l Layer, changes []Entry, whole bool, now time.Time) (touch
 	}
 }
 
-// minSweep is a number of overrides: a change of a layer with fewer overrides does not look for overrides that have ended, to
+// minSweep is how many overrides a layer must have before a change searches the whole layer for overrides that have ended, to
 // remove them.
 const minSweep = 1024
 

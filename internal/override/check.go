@@ -38,8 +38,9 @@ func (o *Override) Check(now time.Time) (field string, value any, reason string)
 
 const maxClient, maxNote = 4096, 256 // in bytes
 
-// CheckList returns the first reason for which the overrides in all cannot be set in one call, in the layer l: the field, its
-// value, and what it must be. If there is none, field is "". It does not check each override by itself, as Check does.
+// CheckList looks for a fault in a list of overrides that one call sets in the layer l: for a reason why they cannot
+// be set together. It returns the field, its value, and what the value must be. If it finds no fault, field is "". It
+// does not check the overrides one by one; the method Check does that.
 func CheckList(all []Override, l Layer) (field string, value any, reason string) {
 	if l == File && len(all) > MaxOwn {
 		return "overrides", len(all), "must be at most " + strconv.Itoa(MaxOwn)

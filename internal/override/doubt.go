@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// A Doubt is the context of a request whose address may be that of a proxy which nobody has declared. An exemption of that
-// address would exempt all clients behind the proxy, so it must not apply to the request.
+// A Doubt is the context of a request whose address may be the address of a proxy that nobody has declared. An
+// exemption of that address would exempt all clients behind the proxy, so such an exemption must not apply to the
+// request.
 type Doubt struct {
 	context.Context
 	client bool        // whether the client of the request was named after the address

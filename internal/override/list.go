@@ -47,7 +47,7 @@ type List struct {
 	dropped uint64            // a reader that has an older version than this one must read the whole list
 }
 
-// An item is an override, or a note that it was lifted (removed).
+// An item is an override, or a note that an override was lifted (removed).
 type item struct {
 	Entry
 	number uint64 // the Version.Number that the List got when this item was set or lifted
@@ -91,8 +91,9 @@ func (l *List) Edit(changes []Entry, now time.Time) (n int, ok bool) {
 	return n, true
 }
 
-// forget forgets the oldest notes about what was lifted, if there are more than MaxShared of them. A reader that has not read
-// them yet must read the whole list. It returns the number of overrides.
+// forget forgets the oldest notes about overrides that were lifted (removed), if there are more than MaxShared such
+// notes. A reader that has not read these notes yet must read the whole list. The result of forget is the number of
+// overrides.
 func (l *List) forget() (n int) {
 	var lifted []uint64
 	for _, items := range l.items {

@@ -1,5 +1,5 @@
 // Package override keeps the exceptions that operators make to the rules of a limiter: a client or an address is
-// blocked, exempt from rules, or has a rate of its own. The package finds those that apply to a request.
+// blocked, exempt from rules, or has a rate of its own. The package finds the exceptions that apply to a request.
 package override
 
 import (
@@ -32,18 +32,18 @@ const (
 func rank(e Effect) int { return slices.Index([]Effect{Block, Exempt, Rate}, e) }
 
 // An Override is an exception to the rules of a limiter, for one client or for some addresses: it blocks them, exempts them, or
-// gives them another rate. Its fields are those of Override in the root package.
+// gives them another rate. It has the same fields as Override in the root package.
 type Override struct {
-	Client string        // the client that it is for; empty if it is for addresses
-	IP     string        // an address or a prefix; empty if it is for a client
-	Rules  []string      // the names of the rules that it is for; none: all rules
-	Effect Effect        // what it does
+	Client string        // the client that the override is for; empty if it is for addresses
+	IP     string        // the address, or prefix of addresses, that the override is for; empty if it is for a client
+	Rules  []string      // the names of the rules that the override is for; empty for all rules
+	Effect Effect        // what the override does
 	Rate   ratetext.Rate // the rate of the client or address, in place of the rate of the rules; set only for the effect Rate
-	Until  time.Time     // when it ends; zero if it does not
+	Until  time.Time     // when the override ends; zero if it does not end by itself
 	Note   string        // a text for operators, which decides nothing
 }
 
-// Part returns the part that a key must have so that it belongs to the client or to one address of o.
+// Part returns the kind of the part that a key must have to belong to the client, or to an address, of o.
 func (o *Override) Part() keyspec.Kind {
 	if o.IP != "" {
 		return keyspec.IP
@@ -125,8 +125,9 @@ func (e *Entry) Covers(p netip.Prefix) bool {
 	return e.prefix.Bits() <= p.Bits() && e.prefix.Contains(p.Addr())
 }
 
-// Owns reports whether the override e is for the owner of a key. The owner is a client or an address: the parameter client is
-// the hash of the client, and ip is the address or a prefix of addresses. The other parameter is zero.
+// Owns reports whether the override e is for the owner of a key, which is a client or an address. If the owner is a
+// client, the parameter client is the hash of its name, and ip is zero. If the owner is an address, or a prefix of
+// addresses, the parameter ip is this address or prefix, and client is zero.
 func (e *Entry) Owns(client keytable.Hash, ip netip.Prefix) bool {
 	if e.prefix.IsValid() {
 		return ip.IsValid() && e.Covers(ip)
@@ -146,7 +147,7 @@ func PrefixOf(ip string) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// whom returns a text that is the same for all overrides of one client or prefix. Maps use it as their key.
+// whom returns a text that is the same for all overrides of one client or prefix. Maps use this text as their key.
 func (e *Entry) whom() string {
 	if e.prefix.IsValid() {
 		return "ip " + e.IP
@@ -154,8 +155,8 @@ func (e *Entry) whom() string {
 	return "client " + e.Client
 }
 
-// replaces reports whether the override old is removed when e is applied: because e takes its place or, if e has the effect
-// Lift, lifts it. Both are for the same client or prefix.
+// replaces reports whether the override old is removed when e is applied: either e takes the place of old, or e has
+// the effect Lift and lifts (removes) old. Both must be for the same client or prefix.
 func (e *Entry) replaces(old *Entry) bool {
 	if e.Effect == Lift && len(e.Rules) == 0 {
 		return true
@@ -395,7 +396,8 @@ func (m *Met) For(rule string, applies func(e *Entry) bool) *Entry {
 	return nil
 }
 
-// find returns the first override of w for the rule for which the function applies returns true, or nil.
+// find returns the first override in w that is for the rule, and for which the function applies returns true. It
+// returns nil if there is none.
 func (w *whom) find(rule string, applies func(e *Entry) bool) *Entry {
 	for i := range w.entries {
 		if e := &w.entries[i]; e.IsFor(rule) && applies(e) {

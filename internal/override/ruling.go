@@ -49,13 +49,13 @@ type Ruling struct {
 	by    []verdict
 }
 
-// A verdict is the override that decides for the rule with this name.
+// A verdict says which override decides for one rule.
 type verdict struct {
 	rule  string
 	entry *Entry
 }
 
-// Cleared returns a zero Ruling that has the memory of r, so that using it again allocates nothing.
+// Cleared returns an empty Ruling that uses the memory of r again, so that the next request need not allocate memory.
 func (r *Ruling) Cleared() Ruling {
 	clear(r.by)
 	return Ruling{by: r.by[:0]}
@@ -87,8 +87,8 @@ func (r *Ruling) Rule(name string, takes func(e *Entry) bool) *Entry {
 	return e
 }
 
-// None is called if no rule applies to the request. Such a request can only be denied by a block for all rules, which None
-// looks for.
+// None is called after the caller has found that no rule applies to the request. Only a block for all rules can deny
+// such a request, and None looks for such a block.
 func (r *Ruling) None() {
 	if r.met.None() || len(r.by) > 0 {
 		return
@@ -112,8 +112,8 @@ func (r *Ruling) Of(rule string) *Entry {
 	return nil
 }
 
-// About returns the override that decides for the rule with this name. If no override decides, it returns the override whose
-// rate does not fit the rule, so that it was passed over, or nil if there is no such override.
+// About returns the override that decides for the rule with this name. If there is none, it returns an override that
+// was passed over because its rate does not fit the rule, or nil if there is no such override either.
 func (r *Ruling) About(rule string) *Entry {
 	if e := r.Of(rule); e != nil {
 		return e

@@ -25,7 +25,7 @@ type Changes struct {
 	Now         time.Time // the time of the store
 }
 
-// Unknown is a version that no list in a store has. If the layer Shared has it, the next read brings the whole list.
+// Unknown is a version that no list in a store has. If the layer Shared has this version, the next read brings the whole list.
 var Unknown = Version{List: math.MaxUint64}
 
 // Poll starts a goroutine that reads the list of overrides in the store, if the limiter has such a list, and if the last
@@ -108,10 +108,11 @@ func (b *Board) learn(changes []Entry, whole bool, since, now Version) error {
 	return nil
 }
 
-// Permits reports whether changes can be applied to a copy of the list that has the version v. The first two parameters are the
-// versions of the list before and after these changes; if whole is true, the changes are the whole list instead. They cannot be
-// applied if v is later than the version after them, if v is older than the version before them (so that other changes would be
-// missing), or if v is the version of another list.
+// Permits reports whether changes can be applied to a copy of the list that has the version v. The first two
+// parameters are the versions of the list before and after these changes; if whole is true, the changes are the whole
+// list instead. The changes can be applied if v is the version before them. Otherwise, they cannot be applied in
+// three cases: v is later than the version after the changes; v is older than the version before them, so that other
+// changes would be missing; v is the version of another list.
 func (v Version) Permits(since, now Version, whole bool) bool {
 	later := v.List == now.List && v.Number <= now.Number && (whole || since.List == v.List && since.Number <= v.Number)
 	return v == since || later

@@ -8,10 +8,10 @@ import (
 )
 
 // A table finds the prefixes that contain a given address, with their overrides. Two prefixes are either disjoint, or one
-// lies inside the other. They are sorted by their first addresses; if two have the same first address, the shorter prefix
+// lies inside the other. The prefixes are sorted by their first addresses; if two have the same first address, the shorter prefix
 // comes first. In this order, each prefix is followed by the prefixes inside it.
 type table struct {
-	starts []uint128 // the first address of each node; a search reads only these, which lie close together
+	starts []uint128 // the first address of each node; a search reads only these addresses, which are close together in memory
 	nodes  []*node   // sorted as described above
 	blocks []*node   // the nodes that have an override with the effect Block
 
@@ -22,7 +22,7 @@ type table struct {
 type node struct {
 	*whom
 	prefix netip.Prefix
-	parent *node // the longest prefix that this one lies inside; nil if there is none
+	parent *node // the node of the longest prefix that contains this prefix; nil if there is none
 }
 
 // A uint128 is an address as a number. An IPv4 address has only the lower 32 bits.
@@ -116,9 +116,9 @@ func covering(n *node, addr netip.Addr, bits int) *node {
 }
 
 // find returns the node of the longest prefix that contains an address. It can also look for a prefix of addresses: then addr
-// is the first of these addresses, and bits is the length of the prefix, which is less than the length of an address. The first
-// result is then the longest prefix that contains all these addresses, and the second result has the nodes of longer prefixes
-// that contain some of them and have a block.
+// is the first of these addresses, and bits is the length of the prefix, which is less than the length of an address. In that
+// case, the first result is the longest prefix that contains all these addresses. The second result has the nodes of the longer
+// prefixes that contain some of these addresses and have a block.
 func (t *table) find(addr netip.Addr, bits int) (near *node, inside []*node) {
 	start := numberOf(addr)
 	after := sort.Search(len(t.starts), func(i int) bool { return start.less(t.starts[i]) })

@@ -8,7 +8,7 @@ import (
 )
 
 // Exhausted returns how many seconds a client must wait until each policy in a RateLimit field has
-// quota left, or 0 if each has some now. A policy is a member of the List. The first parameter has the
+// quota left, or 0 if each has quota left now. A policy is a member of the List. The first parameter has the
 // lines of the field. A policy has no quota left if its parameter "r" or "a" is 0. The client must then wait for the
 // time in its parameter "t" or, without "t", in its parameter "w". Exhausted ignores a wait of more than
 // limit seconds. The names of the parameters come from draft-ietf-httpapi-ratelimit-headers-11 and from
@@ -55,7 +55,7 @@ const (
 // that is missing or not an Integer is -1.
 type policy struct{ r, a, t, w int64 }
 
-// exhausted returns for how many seconds the policy p has no quota left, or 0 if it has some now.
+// exhausted returns for how many seconds the policy p has no quota left, or 0 if it has quota left now.
 func (p *policy) exhausted() int64 {
 	switch {
 	case p.r != 0 && p.a != 0:
@@ -90,7 +90,7 @@ type scanner struct {
 func (s *scanner) ended() bool { return s.at == len(s.text) }
 
 // peek returns the next byte, or 0 at the end. A byte 0 in the text is not valid anywhere, so callers
-// need not tell it from the end.
+// need not know whether a 0 is such a byte or the end.
 func (s *scanner) peek() byte {
 	if s.ended() {
 		return 0

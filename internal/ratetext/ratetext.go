@@ -40,8 +40,8 @@ const (
 	week = 7 * day
 )
 
-// units are the units of time by name. "m" is a minute. There is no month, because months differ in
-// length: a month, like a year, is a calendar.
+// units are the units of time by name. "m" is a minute. There is no month and no year, because their lengths
+// differ: in a rate, they name windows of a calendar.
 var units = map[string]time.Duration{
 	"ns": 1, "nanosecond": 1, "nanoseconds": 1,
 	"us": time.Microsecond, "µs": time.Microsecond, "μs": time.Microsecond,
@@ -114,10 +114,11 @@ func parse(s string) (r Rate, err error) {
 	return r, nil
 }
 
-// fromFirst is the end of a rate whose windows begin with the first use.
+// fromFirst is the end of the text of a rate whose windows begin with the first use of a key.
 const fromFirst = " from first"
 
-// parseWindow returns the Per and the Window of a rate, of which text is what follows the count.
+// parseWindow returns the Per and the Window of a rate. The parameter text is the part of the rate after the
+// count, such as "90s" or "month".
 func parseWindow(text string) (per time.Duration, window string, err error) {
 	text = strings.TrimSpace(text)
 	unit, rest, _ := strings.Cut(text, " ")
@@ -142,7 +143,7 @@ func parseWindow(text string) (per time.Duration, window string, err error) {
 	return 0, "", fmt.Errorf("its time %w", err)
 }
 
-// parseCalendar returns the Window that text describes. Its Per is 0.
+// parseCalendar returns the Window that text describes. The result per is always 0.
 func parseCalendar(text string) (per time.Duration, window string, err error) {
 	w, err := calendar.Parse(text)
 	if e := new(calendar.Error); errors.As(err, &e) && e.Part == calendar.PartForm {
@@ -151,8 +152,8 @@ func parseCalendar(text string) (per time.Duration, window string, err error) {
 	return 0, w.String(), err
 }
 
-// meansCalendar reports whether a wrong text, of which unit is the first word, was probably meant to be that of
-// a calendar. The parameter rest is what follows.
+// meansCalendar reports whether a text that is no length of time was probably meant to name windows of a
+// calendar. The parameter unit is the first word of the text, and rest is the text after this word.
 func meansCalendar(unit, rest string) bool {
 	_, known := units[unit]
 	if known && rest != "" {
@@ -251,7 +252,7 @@ func (r Rate) String() string {
 	return s
 }
 
-// formatWindow returns the Per and the Window of r, as a text stands after the count.
+// formatWindow returns the Per and the Window of r as the part of a rate after the count, such as "90s" or "month".
 func (r Rate) formatWindow() string {
 	w, err := calendar.Parse(r.Window)
 	switch {
@@ -261,7 +262,7 @@ func (r Rate) formatWindow() string {
 		return formatPer(r.Per)
 	case w == calendar.First:
 		return formatPer(r.Per) + fromFirst
-	case units[w.String()] > 0: // the name of the unit alone is a length of time, from the epoch
+	case units[w.String()] > 0: // without the zone, "day" would be a length of time, 24 hours
 		return w.String() + " UTC"
 	}
 	return w.String()

@@ -134,8 +134,8 @@ func (c *consumer) install(modules []published) error {
 // program is the folder of the module whose program users install.
 const program = "cmd/ratelimit"
 
-// installProgram installs the program outside of any module, as a user does who has only Go, and runs it. It also runs it
-// without installing it.
+// installProgram installs the program outside of any module, as a user does who has only Go, and runs the program. It
+// also runs the program with "go run", which does not install it.
 func (c *consumer) installProgram(modules []published, bin string) error {
 	i := slices.IndexFunc(modules, func(m published) bool { return m.dir == program })
 	if i < 0 {

@@ -25,7 +25,7 @@ type Log struct {
 	limit int // largest number of records
 
 	mu      sync.Mutex
-	ring    []record                        // the records; the slice grows until its length is the field limit
+	ring    []record                        // the records; the slice grows until its length is as large as limit
 	first   int                             // the index in ring of the oldest record
 	size    int                             // how many records ring holds, beginning at the index in the field first
 	places  map[keytable.Hash]int           // the index in ring of the newest record of each request, by the identity of the request

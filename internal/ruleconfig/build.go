@@ -91,7 +91,7 @@ func (r *Reader) fieldErrors(err error) (all []fieldError, ok bool) {
 	if found.field, found.value, found.reason, ok = r.caller.Field(err); ok {
 		return []fieldError{found}, true
 	}
-	switch e := any(err).(type) { // not errors.As: the text of a wrapping error would be lost
+	switch e := any(err).(type) { // not errors.As, because the text of a wrapping error would be lost
 	case *moreFields:
 		return []fieldError{{more: e.n}}, true
 	case *causedError: // an error of this package, with which the build function has read its config
@@ -168,7 +168,7 @@ func (r *Reader) written(n *confmap.Node, rest string, value any, reason string)
 }
 
 // describeChecked returns a short text for an error about a value. The value comes from the check of a
-// rule, which quotes strings without shortening them.
+// rule. That check quotes strings, but does not shorten them.
 func describeChecked(value any) string {
 	text := ""
 	switch v := value.(type) {

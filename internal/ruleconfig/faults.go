@@ -20,7 +20,7 @@ func RateFaults(r ratetext.Rate) (faults []Fault) {
 	switch {
 	case err != nil:
 		faults = append(faults, Fault{"window", windowOf(r), err.Error()})
-	case r.Window != w.String(): // rates that mean the same are equal by ==
+	case r.Window != w.String(): // each Window has only one valid spelling, so that equal rates are equal by ==
 		faults = append(faults, Fault{"window", windowOf(r), "must be written " + confmap.Quote(w.String())})
 	}
 	switch {
@@ -47,8 +47,9 @@ func BucketFaults(r ratetext.Rate) []Fault {
 	return faults
 }
 
-// CountFaults returns a function that returns everything that makes a rate invalid for an algorithm that has no burst, and
-// only windows of the length Per. The text of is what the reasons call the algorithm.
+// CountFaults is for algorithms that have no burst, and whose windows all have the length Per. It returns a function
+// that returns everything that makes a rate invalid for such an algorithm. The parameter of is the name of the
+// algorithm in the reasons, such as "sliding window log".
 func CountFaults(of string) func(r ratetext.Rate) []Fault {
 	return func(r ratetext.Rate) []Fault {
 		return slices.Concat(RateFaults(r), windowFaults(r), burstFaults(r, of))
@@ -64,8 +65,8 @@ func CounterFaults(r ratetext.Rate) []Fault {
 	return faults
 }
 
-// LogFaults returns everything that makes the rate r invalid for a sliding window log. The largest number of requests bounds
-// the memory of one key.
+// LogFaults returns everything that makes the rate r invalid for a sliding window log. The number of requests is
+// bounded, because the log stores each request.
 func LogFaults(r ratetext.Rate) []Fault {
 	faults := CountFaults("sliding window log")(r)
 	if r.Requests > 1<<16 {
@@ -84,10 +85,11 @@ func InFlightFaults(r ratetext.Rate) []Fault {
 	return faults
 }
 
-// ValidTerm reports whether the units of a reservation can be given back, or one request can run, for the time d.
+// ValidTerm reports whether d is a valid length for two times: the time for which the units of a reservation can be
+// given back, and the time for which one request can be in flight.
 func ValidTerm(d time.Duration) bool { return d >= time.Microsecond && d <= 24*time.Hour }
 
-// TermRange says what a time that ValidTerm refuses must be.
+// TermRange is the reason in the error about a time for which ValidTerm returns false.
 const TermRange = "must be from a microsecond to 24 hours"
 
 // FixedFaults returns everything that makes the rate r invalid for a fixed window.

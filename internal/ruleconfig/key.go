@@ -64,7 +64,7 @@ func joined(v any) (text string, ok bool) {
 // ParseKey returns the key type that is written in text. If text is not a key type, problem says what a key
 // type must be. The words in text may be in upper or lower case, and with or without "_" and "-". The name of
 // an attribute is taken exactly as written: a space at its end is a part of the name. There is one exception: in
-// "attr:tenant + ip", where the separator has a space on both sides, the name has no space.
+// "attr:tenant + ip", the spaces on both sides belong to the "+", and the name is "tenant".
 func ParseKey(text string) (key, problem string) {
 	switch {
 	case text == "":

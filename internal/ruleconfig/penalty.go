@@ -6,7 +6,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/confmap"
 )
 
-// A Penalty says when a rule blocks a key for some time. The zero Penalty means that the rule does not.
+// A Penalty says when a rule blocks a key for some time. The zero Penalty means that the rule never does so.
 type Penalty struct {
 	After             int           // number of denials that begin a block
 	Within, For, Most time.Duration // time in which the denials count together; length of the first and of the longest block

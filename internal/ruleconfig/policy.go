@@ -11,7 +11,7 @@ import (
 // A Policy is a failure policy: it says what a rule does while its store fails. The zero Policy means
 // that a rule has none.
 type Policy struct {
-	Name     string // one of the constants
+	Name     string // Open, Closed or Local; empty in the zero Policy
 	Replicas int    // number of processes among which the rate is divided, at least 1; 0 unless Name is Local
 }
 
@@ -35,7 +35,7 @@ func (p Policy) String() string {
 	return cmp.Or(p.Name, "inherit")
 }
 
-// Problem says what p must be, or is empty if p is valid.
+// Problem returns a text that says what p must be, or an empty text if p is valid.
 func (p Policy) Problem() string {
 	if p.Name == Local && p.Replicas < 1 {
 		return noReplica

@@ -196,8 +196,8 @@ func (r *Reader) forms(n *confmap.Node, a Algorithm) {
 	}
 }
 
-// counterpart reports a missing field that the config n needs because it has a certain field: windowMs,
-// for example, if it has maxRequests.
+// counterpart reports a field that is missing in the config n although n has a field that needs it: windowMs,
+// for example, if n has maxRequests.
 func (r *Reader) counterpart(n *confmap.Node, a Algorithm) {
 	refill := "refillRatePerSecond"
 	if a.Leaks {

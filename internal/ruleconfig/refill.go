@@ -14,7 +14,7 @@ import (
 // A number with a huge exponent is refused before a large power of ten is computed.
 const (
 	maxPoint  = 28 // the most digits before the point: no Rate can hold a number with more digits there
-	minPoint  = -9 // a number below 1 has at most 9 zeros after its point: with 10, one unit takes over 317 years, longer than any Per
+	minPoint  = -9 // a number below 1 has at most 9 zeros after its point; at 1e-10 a second, one unit takes 317 years, longer than any Per
 	maxPlaces = 63 // the most digits after the point: no Rate can hold a number with more digits there
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/ratetext"
 )
 
-// The field window, which names windows other than those of a fixed length since the Unix epoch, and the
-// fields that may stand beside it if it is a unit of the calendar.
+// The list windowName has the field window, whose value is "first" or a unit of the calendar, such as "month".
+// The list zoneFields has the fields zone and firstDay, which may be given together with a unit of the calendar.
 var (
 	windowName = rateSchema.Fields[8:9]
 	zoneFields = rateSchema.Fields[9:11]
@@ -36,7 +36,7 @@ func dropLength(n *confmap.Node) {
 	}
 }
 
-// calendar reads the field window, and the fields zone and firstDay beside it.
+// calendar reads the field window, and the fields zone and firstDay, which belong to it.
 func (r *rateReader) calendar() {
 	name, ok := confmap.Choice(r.Reader.Reader, r.node, "window", windowNameForm, windowNames)
 	zone, zoneOK := r.Text(r.node, "zone")
@@ -50,7 +50,7 @@ func (r *rateReader) calendar() {
 	w, err := calendar.New(name, day, zone)
 	if bad := (*calendar.Error)(nil); errors.As(err, &bad) {
 		field := map[calendar.Part]string{calendar.PartZone: "zone", calendar.PartDay: "firstDay"}[bad.Part]
-		reason := strings.TrimPrefix(bad.Reason, "is ") // the error has an "is" before the value
+		reason := strings.TrimPrefix(bad.Reason, "is ") // the text of the error has another "is", before the value
 		r.Reject(r.node.Field(field), r.node.Describe(field), reason)
 		return
 	}
@@ -66,8 +66,9 @@ func (r *rateReader) calendar() {
 	r.from["window"] = "window"
 }
 
-// OtherWindow returns the mistake in the rate r of a tier if it has other windows than base, the rate of the rule. Only the
-// day on which the months of a calendar begin may differ. The text otherPer is the reason for another Per.
+// OtherWindow checks that the rate r of a tier has the same windows as base, the rate of the rule. If the windows
+// differ, OtherWindow returns that as a fault. Only the day on which the months of a calendar begin may differ. The
+// parameter otherPer is the reason in the fault if the two rates have a different Per.
 func OtherWindow(base, r ratetext.Rate, otherPer string) []Fault {
 	switch {
 	case !calendar.Alike(base.Window, r.Window):

@@ -45,8 +45,9 @@ func NewLog(log *slog.Logger, every time.Duration) *Log {
 	return &Log{log, New[Kind](every), NewOutage(log, "rate limit: ")}
 }
 
-// Write writes a line for the decision d. It writes no line for a grant without a failure, and no line soon after a line of
-// the same kind. If the store has failed, the [Outage] in the field outage writes a line instead, when a line is due.
+// Write writes a line for the decision d, except in two cases: d is a grant without a failure, or a line of the same
+// kind was written shortly before. If the store has failed, the [Outage] in the field outage writes a line instead,
+// when a line is due.
 func (l *Log) Write(ctx context.Context, d *Decision) {
 	kind, level := d.Kind, slog.LevelInfo
 	switch {

@@ -28,8 +28,8 @@ type partitioner[A any] interface {
 	Part(a A) int // the number of the part that holds the state of the key in the ask
 }
 
-// A replayer is a Store that charges a request only once. T is the type of an attempt at a request. If an
-// earlier attempt at the same request was granted, Once returns its results again, and replayed is true.
+// A replayer is a Store that charges a request only once. T is the type of an attempt at a request. If an earlier
+// attempt at the same request was granted, Once returns the results of that earlier attempt, and replayed is true.
 type replayer[A, R, T any] interface {
 	Once(ctx context.Context, attempt T, asks []A) (results []R, replayed bool, err error)
 }
@@ -125,8 +125,8 @@ func (c *Caller[A, R, T]) take(ctx context.Context, attempt *T, asks []A) (resul
 // maxLate is how many asks of failed calls of Settle are sent again after one successful call of the store.
 const maxLate = 256
 
-// sendLate is called after every call of the store, except for its own calls, with the error of that call. If the call
-// succeeded, sendLate repeats failed calls of Settle.
+// sendLate is called after a call of the method Take, Once or Settle of the store, with the error of that call. If
+// the call succeeded, sendLate repeats failed calls of Settle.
 func (c *Caller[A, R, T]) sendLate(ctx context.Context, err error) {
 	if err != nil {
 		return
@@ -162,9 +162,9 @@ func (c *Caller[A, R, T]) settle(ctx context.Context, asks []A) (sent bool, err 
 	return sent, err
 }
 
-// Reset calls the method Reset of the store, even if the circuit breakers refuse calls: bad state may be the cause
-// of their failures, and a Reset removes it. An error that matches NotReset in the [Terms] means that a key could
-// not be reset, although the call itself has succeeded. Any other error of the store is passed to c.Error, and
+// Reset calls the method Reset of the store, even if the circuit breakers refuse calls: bad state may be why earlier
+// calls have failed, and a Reset removes such state. An error that matches NotReset in the [Terms] means that a key
+// could not be reset, although the call itself has succeeded. Any other error of the store is passed to c.Error, and
 // Reset returns the result.
 func (c *Caller[A, R, T]) Reset(ctx context.Context, asks []A) (notReset error) {
 	pass, _ := c.Breakers.Admit(c.PartsOf(asks...), c.terms.Now()) // if the breakers refuse, pass is empty, and they do not count the call
