@@ -75,7 +75,7 @@ func (s *Set) Admit(parts uint64, now keytable.Instant) (p Pass, err error) {
 	for part := range each(parts) {
 		one, err := s.list[part].admit(now)
 		if err != nil {
-			s.Abandoned(p) // end the probes of the parts before this one; otherwise no caller could ever probe these parts again
+			s.Abandoned(p) // otherwise the probes of the parts before this one would not end, so no caller could probe these parts again
 			return Pass{}, err
 		}
 		p.parts |= Bit(part)
