@@ -106,8 +106,11 @@ func (c *Clock) Alarm(at time.Time) (rings <-chan time.Time, stop func()) {
 	}
 }
 
-// A Line is where callers wait for each other. Settle serves those of them whose time has come.
-type Line = interface{ Settle() }
+// A Line is where callers wait for each other.
+type Line = interface {
+	// Settle serves the callers whose time has come.
+	Settle()
+}
 
 // Waits changes the number of callers that wait in the given Line, as [Clock.BlockUntil] counts them. The Line is nil for a
 // caller that waits for nothing but the clock.
