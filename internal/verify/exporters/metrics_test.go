@@ -131,6 +131,7 @@ func TestAllMetrics(t *testing.T) {
 			l.Allow(client, "/")
 		}
 	}
+	require.Equal(t, scrape(t, registry), collect(t, reader), "while the store answers, its breaker is closed")
 	store.down = true
 	for range 20 {
 		l.Allow("alice", "/")
