@@ -1,4 +1,4 @@
-// Package otelmetrics exports the statistics of a [ratelimit.RateLimiter] by OpenTelemetry.
+// Package otelmetrics exports the statistics of a [ratelimit.RateLimiter] by OpenTelemetry, and describes decisions on spans.
 //
 // [Register] makes observable instruments. They read the statistics that the limiter keeps anyway, when
 // metrics are collected, so they do not slow decisions down:
@@ -12,9 +12,16 @@
 //   - rate_limiting.keys is the number of keys that have state in this process;
 //   - rate_limiting.overridden_requests counts the requests that overrides have changed, and
 //     rate_limiting.overrides is the number of overrides that have not ended, both by the attribute
-//     rate_limiting.effect.
+//     rate_limiting.effect;
+//   - rate_limiting.rule.limit, rule.rate and rule.info say what each rule is;
+//   - rate_limiting.store.parts and store.opened show the circuit breakers of the store;
+//   - rate_limiting.config.reloads, config.last_reload_successful and config.last_reload_success_time need
+//     [Options.Watcher].
 //
-// All instruments have the attribute rate_limiting.limiter. All but the two for overrides also have
+// [Durations] is an observer that measures how long decisions take. [Spans] is an observer that describes
+// each decision on the span of the caller.
+//
+// All instruments have the attribute rate_limiting.limiter. Those of rules also have
 // rate_limiting.policy, which is the name of the rule. A rule without a name is shown under its endpoint.
 // No attribute contains the name of a client or an address.
 //

@@ -10,9 +10,11 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/configfile"
+	table "github.com/ratelimit-go/ratelimit/internal/counters"
 )
 
-// Options configure [Register].
+// Options configure [Register], [NewDurations] and [NewSpans].
 type Options struct {
 	// Limiter is the value of the attribute rate_limiting.limiter, which distinguishes the
 	// limiters of a process. Empty means "default".
@@ -20,16 +22,39 @@ type Options struct {
 
 	// MaxRules is the number of rules that are exported one by one, in the order of the
 	// limiter's rules. All further rules are added up under the name "_other". 0 means 500.
+	// [NewDurations] and [NewSpans] ignore MaxRules.
 	MaxRules int
+
+	// Watcher is the watcher of the limiter's file, or nil. If it is not nil, [Register] also exports the
+	// [configfile.Status] of the watcher. [NewDurations] and [NewSpans] ignore Watcher.
+	Watcher *configfile.Watcher
+}
+
+// limiter returns the attribute that names the limiter.
+func (o Options) limiter() attribute.KeyValue {
+	name := o.Limiter
+	if name == "" {
+		name = defaultLimiter
+	}
+	return attribute.String(prefix+"limiter", truncate(name))
+}
+
+// prefix begins the name of each instrument and attribute.
+const prefix = "rate_limiting."
+
+// noMeter is the error for a meter that is nil.
+func noMeter() error {
+	return &ratelimit.ConfigError{Field: "meter", Value: "nil", Reason: "must come from a metric.MeterProvider"}
 }
 
 // instruments holds the instruments that Register makes.
 type instruments struct {
+	limiter  attribute.KeyValue
 	counters []metric.Int64ObservableCounter // the instrument of each counter, in the order of ratelimit.Counters()
-	keys     metric.Int64ObservableUpDownCounter
 
-	overridden metric.Int64ObservableCounter       // requests that overrides have changed, by their effect
-	overrides  metric.Int64ObservableUpDownCounter // overrides that have not ended, by their effect
+	// metrics has for each metric, in the order of table.Metrics, a function that reports a value. It is nil if the metric is
+	// about a watcher and there is none.
+	metrics []func(to metric.Observer, value float64, attributes metric.MeasurementOption)
 }
 
 // Register makes the instruments with the meter m. They export the statistics of the limiter l until the
@@ -41,95 +66,117 @@ type instruments struct {
 func Register(m metric.Meter, l *ratelimit.RateLimiter, o Options) (metric.Registration, error) {
 	errs := problems(l, o.MaxRules)
 	if m == nil {
-		errs = append(errs, &ratelimit.ConfigError{Field: "meter", Value: "nil", Reason: "must come from a metric.MeterProvider"})
+		errs = append(errs, noMeter())
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	in, all, err := newInstruments(m)
+	in, all, err := newInstruments(m, o)
 	if err != nil {
 		return nil, err
 	}
-	name := o.Limiter
-	if name == "" {
-		name = defaultLimiter
-	}
-	limiter, g := attribute.String("rate_limiting.limiter", truncate(name)), newLedger(l, o.MaxRules)
+	g := newLedger(l, o.MaxRules)
 	return m.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+		observe := measures(func(m int, value float64, labels ...string) {
+			in.metrics[m](to, value, in.attributes(table.Metrics[m].Labels, labels))
+		})
 		for _, s := range g.read() {
-			in.observe(to, &s, limiter)
+			in.observeCounters(to, &s)
+			observe.rule(&s)
 		}
-		in.observeOverrides(to, l.OverrideStats(), limiter)
+		observe.limiter(l)
+		observe.watcher(o.Watcher)
 		return nil
 	}, all...)
 }
 
 // newInstruments makes the instruments with the meter m. The second result contains each instrument once.
-func newInstruments(m metric.Meter) (in instruments, all []metric.Observable, err error) {
+func newInstruments(m metric.Meter, o Options) (in *instruments, all []metric.Observable, err error) {
+	in = &instruments{limiter: o.limiter(), metrics: make([]func(metric.Observer, float64, metric.MeasurementOption), len(table.Metrics))}
 	named := make(map[string]metric.Int64ObservableCounter)
 	for _, c := range counters {
 		counter, made := named[c.Name]
 		if !made {
 			counter, err = m.Int64ObservableCounter(instrumentName(c.Name), metric.WithUnit("{"+c.Unit+"}"), metric.WithDescription(help(c.Name)))
 			if err != nil {
-				return in, nil, err
+				return nil, nil, err
 			}
 			named[c.Name] = counter
 			all = append(all, counter)
 		}
 		in.counters = append(in.counters, counter)
 	}
-	if in.keys, err = m.Int64ObservableUpDownCounter("rate_limiting.keys", metric.WithUnit("{key}"),
-		metric.WithDescription("Keys that have state in this process.")); err != nil {
-		return in, nil, err
+	for i, row := range table.Metrics {
+		if row.Watched && o.Watcher == nil {
+			continue
+		}
+		var made metric.Observable
+		if made, in.metrics[i], err = newInstrument(m, &row); err != nil {
+			return nil, nil, err
+		}
+		all = append(all, made)
 	}
-	if in.overridden, err = m.Int64ObservableCounter("rate_limiting.overridden_requests", metric.WithUnit("{request}"), metric.WithDescription(
-		"Requests that an override has denied, has freed from a rule, or has given another rate.")); err != nil {
-		return in, nil, err
+	return in, all, nil
+}
+
+// newInstrument makes the instrument of a metric with the meter m, and a function that reports a value of it.
+func newInstrument(m metric.Meter, row *table.Metric) (
+	made metric.Observable, report func(to metric.Observer, value float64, attributes metric.MeasurementOption), err error,
+) {
+	name, unit, help := prefix+row.OpenTelemetry, metric.WithUnit(row.Unit), metric.WithDescription(row.Help)
+	switch row.Kind {
+	case table.Total:
+		counter, err := m.Int64ObservableCounter(name, unit, help)
+		return counter, func(to metric.Observer, value float64, attributes metric.MeasurementOption) {
+			to.ObserveInt64(counter, int64(value), attributes)
+		}, err
+	case table.Level:
+		level, err := m.Int64ObservableUpDownCounter(name, unit, help)
+		return level, func(to metric.Observer, value float64, attributes metric.MeasurementOption) {
+			to.ObserveInt64(level, int64(value), attributes)
+		}, err
+	default:
+		gauge, err := m.Float64ObservableGauge(name, unit, help)
+		return gauge, func(to metric.Observer, value float64, attributes metric.MeasurementOption) {
+			to.ObserveFloat64(gauge, value, attributes)
+		}, err
 	}
-	in.overrides, err = m.Int64ObservableUpDownCounter("rate_limiting.overrides", metric.WithUnit("{override}"),
-		metric.WithDescription("Overrides that have not ended."))
-	return in, append(all, in.keys, in.overridden, in.overrides), err
+}
+
+// renamed has the names of attributes that differ from the labels in Prometheus. The value of "key" is a type of keys.
+var renamed = map[string]string{"rule": "policy", "key": "key_type"}
+
+// attributes returns the attributes that a value with these labels has.
+func (in *instruments) attributes(labels, values []string) metric.MeasurementOption {
+	set := []attribute.KeyValue{in.limiter}
+	for i, label := range labels {
+		if name, ok := renamed[label]; ok {
+			label = name
+		}
+		set = append(set, attribute.String(prefix+label, values[i]))
+	}
+	return metric.WithAttributeSet(attribute.NewSet(set...))
 }
 
 // instrumentName returns the name of the instrument that exports a counter. The counters of the store
 // have a namespace of their own: store_errors becomes rate_limiting.store.errors.
 func instrumentName(counter string) string {
 	if rest, ok := strings.CutPrefix(counter, "store_"); ok {
-		return "rate_limiting.store." + rest
+		return prefix + "store." + rest
 	}
-	return "rate_limiting." + counter
+	return prefix + counter
 }
 
-// observe reports the values of the series s. Each value gets the attribute in the parameter limiter.
-func (in *instruments) observe(to metric.Observer, s *series, limiter attribute.KeyValue) {
-	policy := attribute.String("rate_limiting.policy", s.name)
-	ofRule := metric.WithAttributeSet(attribute.NewSet(limiter, policy))
+// observeCounters reports the counters of the series s.
+func (in *instruments) observeCounters(to metric.Observer, s *series) {
+	rule, ruleAndResult := []string{"rule"}, []string{"rule", "result"}
+	ofRule := in.attributes(rule, []string{s.name})
 	for i, c := range counters {
 		attributes := ofRule
 		if c.Result != "" {
-			attributes = metric.WithAttributeSet(attribute.NewSet(limiter, policy, attribute.String("rate_limiting.result", c.Result)))
+			attributes = in.attributes(ruleAndResult, []string{s.name, c.Result})
 		}
 		to.ObserveInt64(in.counters[i], whole(s.counts[i]), attributes)
-	}
-	to.ObserveInt64(in.keys, int64(s.keys), ofRule)
-}
-
-// observeOverrides reports the statistics of the overrides. The attribute effect says what an override does. No attribute has
-// the client or address that an override is for.
-func (in *instruments) observeOverrides(to metric.Observer, s ratelimit.OverrideStats, limiter attribute.KeyValue) {
-	for _, of := range [...]struct {
-		effect   string
-		requests uint64
-		live     int
-	}{
-		{ratelimit.EffectBlock, s.Blocked, s.Blocks},
-		{ratelimit.EffectExempt, s.Exempted, s.Exemptions},
-		{ratelimit.EffectRate, s.Rated, s.Rates},
-	} {
-		attributes := metric.WithAttributeSet(attribute.NewSet(limiter, attribute.String("rate_limiting.effect", of.effect)))
-		to.ObserveInt64(in.overridden, whole(of.requests), attributes)
-		to.ObserveInt64(in.overrides, int64(of.live), attributes)
 	}
 }
 

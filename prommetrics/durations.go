@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ratelimit-go/ratelimit"
+	table "github.com/ratelimit-go/ratelimit/internal/counters"
 )
 
 // sources lists the values of [ratelimit.Decision.Source].
@@ -14,10 +15,6 @@ var sources = [...]ratelimit.Source{
 	ratelimit.SourceMemory, ratelimit.SourceStore, ratelimit.SourcePolicy,
 	ratelimit.SourceLimiter, ratelimit.SourceReplay, ratelimit.SourceOverride, ratelimit.SourceNone,
 }
-
-// buckets lists the upper bounds of the histogram, in seconds. A decision in memory takes less than a
-// microsecond, and a decision of a store about one round trip over the network.
-var buckets = []float64{1e-6, 5e-6, 25e-6, 100e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3}
 
 // Durations is a [ratelimit.Observer] that measures how long decisions take, and a
 // [prometheus.Collector] that exports these times as a histogram. The label source of the histogram is
@@ -37,9 +34,9 @@ type Durations struct {
 // Of the Options, it uses only Limiter. Several limiters may share one Durations.
 func NewDurations(o Options) *Durations {
 	return &Durations{histogram: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:        "ratelimit_decision_duration_seconds",
-		Help:        "How long decisions took, by what has decided.",
-		Buckets:     buckets,
+		Name:        "ratelimit_" + table.DurationName,
+		Help:        table.DurationHelp,
+		Buckets:     table.DurationBuckets,
 		ConstLabels: o.constant(),
 	}, []string{"source"})}
 }

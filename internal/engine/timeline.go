@@ -14,28 +14,36 @@ type Clock interface {
 	Now() time.Time
 }
 
-// An Alarm is a function that sets an alarm on a clock that is moved by hand. The channel named rings
-// receives a value once the clock has reached the given time. The function named stop removes the
-// alarm.
-type Alarm func(at time.Time) (rings <-chan time.Time, stop func())
+// A HandClock is a clock for tests that is moved by hand.
+type HandClock interface {
+	// Alarm sets an alarm. The channel named rings receives a value once the clock has reached the given time.
+	// The function named stop removes the alarm. It is called once, when the caller has done what was due.
+	Alarm(at time.Time) (rings <-chan time.Time, stop func())
+
+	// Waits changes the number of callers that wait, by 1 when a caller begins to wait and by -1 when its wait ends.
+	// While callers wait, the clock may call in.Settle, which serves those of them whose time has come, also before their
+	// goroutines run. The parameter in is nil for a caller that waits for nothing but the clock.
+	Waits(change int, in interface{ Settle() })
+}
 
 // A Timeline converts the readings of a limiter's clock to instants, and waits on that clock.
 type Timeline struct {
 	clock Clock     // nil for the machine's monotonic clock
 	start time.Time // the reading of the clock when the timeline was made
-	alarm Alarm     // sets alarms; if nil, the method After of the clock sets them, or a time.Timer if the clock has no such method
+	hand  HandClock // sets alarms; if nil, the method After of the clock sets them, or a time.Timer if the clock has no such method
 	late  *origin   // replaces the field start if the clock first showed a time outside the years 1678 to 2262; otherwise nil
 	dials *dials    // finds the windows of calendars; nil in the zero Timeline
 }
 
 // NewTimeline returns the timeline of the clock c, or of the machine's monotonic clock if c is nil. It
-// reads the clock once. The alarm may be nil. If the clock shows a time outside the years 1678 to 2262,
-// the timeline starts again at the first reading inside these years, see [Timeline.OnRestart].
-func NewTimeline(c Clock, alarm Alarm) Timeline {
+// reads the clock once. The parameter hand is the same clock if it is moved by hand, otherwise nil. If
+// the clock shows a time outside the years 1678 to 2262, the timeline starts again at the first reading
+// inside these years, see [Timeline.OnRestart].
+func NewTimeline(c Clock, hand HandClock) Timeline {
 	if c == nil {
 		return Timeline{start: time.Now(), dials: new(dials)}
 	}
-	t := Timeline{clock: c, start: c.Now(), alarm: alarm, dials: new(dials)}
+	t := Timeline{clock: c, start: c.Now(), hand: hand, dials: new(dials)}
 	if !usual(t.start) {
 		t.late = &origin{dials: t.dials}
 		t.late.start.Store(&t.start)
@@ -82,8 +90,8 @@ func (t *Timeline) nowLocked(l interface{ Unlock() }) keytable.Instant {
 // Ring sets an alarm that rings once the duration d has passed since the instant now. It returns two
 // results: a channel that receives a value when the alarm rings, and a function that removes the alarm.
 func (t *Timeline) Ring(now keytable.Instant, d time.Duration) (rings <-chan time.Time, stop func()) {
-	if t.alarm != nil {
-		return t.alarm(t.Time(now).Add(d))
+	if t.hand != nil {
+		return t.hand.Alarm(t.Time(now).Add(d))
 	}
 	if c, ok := t.clock.(interface {
 		After(d time.Duration) <-chan time.Time
@@ -125,7 +133,11 @@ func (t *Timeline) after(set func(time.Duration) <-chan time.Time, now keytable.
 // a value. It returns the error of ctx if ctx ends first.
 func (t *Timeline) Sleep(ctx context.Context, now keytable.Instant, d time.Duration, wake <-chan struct{}) error {
 	rings, stop := t.Ring(now, d)
-	defer stop()
+	t.Waits(1, nil)
+	defer func() {
+		t.Waits(-1, nil)
+		stop()
+	}()
 	select {
 	case <-rings:
 		return nil
@@ -133,6 +145,14 @@ func (t *Timeline) Sleep(ctx context.Context, now keytable.Instant, d time.Durat
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// Waits tells a clock that is moved by hand that a caller begins to wait, if change is 1, or that its wait ends, if
+// change is -1, see [HandClock]. It does nothing for other clocks.
+func (t *Timeline) Waits(change int, in interface{ Settle() }) {
+	if t.hand != nil {
+		t.hand.Waits(change, in)
 	}
 }
 

@@ -3,6 +3,8 @@
 package handclock
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -13,12 +15,20 @@ type Clock struct {
 	mu     sync.Mutex
 	now    time.Time           // guarded by mu
 	alarms map[*alarm]struct{} // alarms that have yet to ring; guarded by mu
+
+	lines   map[Line]int // where callers wait, and how many there; guarded by mu
+	waiting int          // callers that wait, by the calls of Waits, and channels of After that have yet to receive; guarded by mu
+	rung    int          // alarms made by Alarm that have rung, but whose callers have not yet stopped them; guarded by mu
+	changed sync.Cond    // is told when waiting or rung changes; its L is nil until the first call of BlockUntil; guarded by mu
 }
 
 // An alarm sends the time of the clock to its channel once the clock has reached the time in the field at.
 type alarm struct {
 	at time.Time
 	c  chan time.Time // buffered, so that sending to it never blocks
+
+	after bool // whether After made the alarm; it is then counted in Clock.waiting until it rings
+	rung  bool // whether the alarm has rung; guarded by Clock.mu
 }
 
 // Now returns the time at which the clock stands.
@@ -47,17 +57,34 @@ func (c *Clock) setLocked(t time.Time) {
 	c.now = t
 	for a := range c.alarms {
 		if !a.at.After(t) {
-			a.c <- t
 			delete(c.alarms, a)
+			if a.after {
+				c.waiting--
+			}
+			c.ringLocked(a)
 		}
 	}
+}
+
+// ringLocked rings the alarm a. The caller holds c.mu.
+func (c *Clock) ringLocked(a *alarm) {
+	a.c <- c.now
+	if a.rung = true; !a.after {
+		c.rung++
+	}
+	c.changed.Broadcast()
 }
 
 // After returns a channel that receives the time of the clock once the clock has moved forward by d.
 func (c *Clock) After(d time.Duration) <-chan time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.alarmLocked(c.now.Add(d)).c
+	a := &alarm{at: c.now.Add(d), c: make(chan time.Time, 1), after: true}
+	if c.alarmLocked(a); !a.rung {
+		c.waiting++
+		c.changed.Broadcast()
+	}
+	return a.c
 }
 
 // Alarm returns a channel that receives the time of the clock once the clock has reached the given time.
@@ -66,27 +93,72 @@ func (c *Clock) After(d time.Duration) <-chan time.Time {
 func (c *Clock) Alarm(at time.Time) (rings <-chan time.Time, stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := c.alarmLocked(at)
+	a := &alarm{at: at, c: make(chan time.Time, 1)}
+	c.alarmLocked(a)
 	return a.c, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.alarms, a)
+		if a.rung {
+			c.rung--
+			c.changed.Broadcast()
+		}
 	}
 }
 
-// alarmLocked adds an alarm for the given time. If the clock has already reached that time, the alarm
-// rings at once. The caller holds c.mu.
-func (c *Clock) alarmLocked(at time.Time) *alarm {
-	a := &alarm{at: at, c: make(chan time.Time, 1)}
-	if !at.After(c.now) {
-		a.c <- c.now
-		return a
+// A Line is where callers wait for each other.
+type Line = interface {
+	// Settle serves the callers whose time has come.
+	Settle()
+}
+
+// Waits changes the number of callers that wait in the given Line, as [Clock.BlockUntil] counts them. The Line is nil for a
+// caller that waits for nothing but the clock.
+func (c *Clock) Waits(change int, in Line) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting += change
+	c.changed.Broadcast()
+	if in == nil {
+		return
+	}
+	if c.lines == nil {
+		c.lines = make(map[Line]int)
+	}
+	if c.lines[in] += change; c.lines[in] == 0 {
+		delete(c.lines, in)
+	}
+}
+
+// BlockUntil waits until at least n callers wait. It serves the callers whose time has come, so they do not count even if their
+// goroutines have not run since the clock moved. While an alarm has rung, but its caller has not yet stopped it, BlockUntil does
+// not return.
+func (c *Clock) BlockUntil(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.changed.L = &c.mu; ; c.changed.Wait() {
+		lines := slices.Collect(maps.Keys(c.lines))
+		c.mu.Unlock() // a Line reads the clock
+		for _, in := range lines {
+			in.Settle()
+		}
+		if c.mu.Lock(); c.waiting >= n && c.rung == 0 {
+			return
+		}
+	}
+}
+
+// alarmLocked adds the alarm a. If the clock has already reached its time, the alarm rings at once. The caller holds
+// c.mu.
+func (c *Clock) alarmLocked(a *alarm) {
+	if !a.at.After(c.now) {
+		c.ringLocked(a)
+		return
 	}
 	if c.alarms == nil {
 		c.alarms = make(map[*alarm]struct{})
 	}
 	c.alarms[a] = struct{}{}
-	return a
 }
 
 // Alarms returns how many alarms have yet to ring.

@@ -226,6 +226,8 @@ func (rs *Retries) turn(ctx context.Context, t *engine.Timeline, a *Retrier, cha
 	case p.due != 0:
 		_ = t.Sleep(ctx, now, now.Until(p.due), a.wake)
 	default:
+		t.Waits(1, nil)
+		defer t.Waits(-1, nil)
 		select {
 		case <-a.wake:
 		case <-ctx.Done():

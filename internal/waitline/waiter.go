@@ -36,6 +36,7 @@ type Waiter struct {
 	since        keytable.Instant // when the caller arrived
 	until        keytable.Instant // the deadline as an instant: before it, the caller must be served; keytable.End if there is none
 	follows      bool             // whether the caller waits for the answer to another caller with the same ID, see attempts
+	counted      bool             // whether the clock was told that the caller waits, see engine.Timeline.Waits
 	placedBefore bool             // whether Change, ChangeRules or Restart took the caller out of its line and put it into a line again
 
 	// A forecast copies the states of keys, and charges the waiting callers to the copies.

@@ -95,6 +95,9 @@ func (ls *Lines) All() int {
 // -1 when the wait of w ends.
 func (ls *Lines) count(w *Waiter, change int64) {
 	ls.waiting.Add(change)
+	if change < 0 && w.counted {
+		ls.time.Waits(-1, ls)
+	}
 	if w.Hold {
 		ls.held.Add(change)
 	}
@@ -147,6 +150,9 @@ func (ls *Lines) enter(w *Waiter) {
 	ls.place(w, now)
 	ls.decideAll(now)
 	ls.unmark()
+	if w.counted = !w.over.Load(); w.counted { // a caller that is served at once does not wait
+		ls.time.Waits(1, ls)
+	}
 }
 
 // leave takes the caller w out of its line and returns true. If the wait of w has ended already, leave
@@ -188,6 +194,14 @@ func (ls *Lines) leave(w *Waiter, read bool) bool {
 	}
 	ls.unmark()
 	return true
+}
+
+// Settle serves the callers whose time has come.
+func (ls *Lines) Settle() {
+	ls.time.Renew()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.serveDueLocked()
 }
 
 // serveDueLocked reads the clock, serves the callers that are due, and returns the reading. It charges

@@ -88,7 +88,8 @@ func (e exporters) openTelemetry(t testing.TB) reading {
 	r := reading{map[string]string{}, map[string]uint64{}}
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
-			for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
+			sum, _ := m.Data.(metricdata.Sum[int64]) // gauges are no counters
+			for _, p := range sum.DataPoints {
 				result, _ := p.Attributes.Value("rate_limiting.result")
 				rule, _ := p.Attributes.Value("rate_limiting.policy")
 				r.add(m.Name, m.Description, result.AsString(), rule.AsString(), uint64(p.Value))

@@ -1,0 +1,70 @@
+package prommetrics
+
+import (
+	"time"
+
+	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/configfile"
+	"github.com/ratelimit-go/ratelimit/internal/calendar"
+	table "github.com/ratelimit-go/ratelimit/internal/counters"
+)
+
+// A measures is a function that gets each value of the metrics in table.Metrics. The parameter metric is the index of the metric,
+// and labels has the values of its labels. No label has a client or an address.
+//
+// This file is the same in prommetrics and otelmetrics, except for the name of the package.
+type measures func(metric int, value float64, labels ...string)
+
+// rule measures the series s, which belongs to one rule name or to the name "_other".
+func (to measures) rule(s *series) {
+	to(table.Keys, float64(s.keys), s.name)
+	r := s.rule
+	if r == nil {
+		return
+	}
+	algorithm := string(r.Algorithm)
+	if r.Limiter == nil {
+		limit := r.Rate.Requests
+		if r.Rate.Burst > 0 {
+			limit = r.Rate.Burst
+		}
+		to(table.RuleLimit, float64(limit), s.name)
+		per := calendar.LengthAt(string(r.Rate.Window), r.Rate.Per, time.Now()) // of a calendar, the length of the present window
+		to(table.RuleRate, float64(r.Rate.Requests)/per.Seconds(), s.name)
+	} else if algorithm == "" {
+		algorithm = "custom"
+	}
+	to(table.RuleInfo, 1, s.name, truncate(string(r.Key)), string(r.Mode), truncate(algorithm))
+}
+
+// limiter measures what belongs to no single rule of l.
+func (to measures) limiter(l *ratelimit.RateLimiter) {
+	store := l.StoreStats()
+	to(table.StoreParts, float64(store.Open), "open")
+	to(table.StoreParts, float64(max(store.Parts-store.Open, 0)), "closed")
+	to(table.StoreOpened, float64(store.Opened))
+	s := l.OverrideStats()
+	to(table.OverriddenRequests, float64(s.Blocked), ratelimit.EffectBlock)
+	to(table.OverriddenRequests, float64(s.Exempted), ratelimit.EffectExempt)
+	to(table.OverriddenRequests, float64(s.Rated), ratelimit.EffectRate)
+	to(table.Overrides, float64(s.Blocks), ratelimit.EffectBlock)
+	to(table.Overrides, float64(s.Exemptions), ratelimit.EffectExempt)
+	to(table.Overrides, float64(s.Rates), ratelimit.EffectRate)
+}
+
+// watcher measures the status of the watcher w, unless it is nil.
+func (to measures) watcher(w *configfile.Watcher) {
+	if w == nil {
+		return
+	}
+	s, successful := w.Status(), 0.0
+	if s.Err == nil && s.Loads > 0 {
+		successful = 1
+	}
+	to(table.ReloadSuccessful, successful)
+	if !s.Applied.IsZero() {
+		to(table.ReloadTime, float64(s.Applied.UnixMilli())/1000)
+	}
+	to(table.Reloads, float64(s.Loads), "success")
+	to(table.Reloads, float64(s.Failures), "failure")
+}
