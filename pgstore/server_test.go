@@ -24,8 +24,16 @@ import (
 	"github.com/ratelimit-go/ratelimit/pgstore"
 )
 
-// TestMain stops the server that the tests share, and fails if a goroutine is left at the end.
+// TestMain stops the server that the tests share, and fails if a goroutine is left at the end. In a process that TestStoppedProcess has
+// started it only runs a load.
 func TestMain(m *testing.M) {
+	if url := os.Getenv("PGSTORE_CHILD_URL"); url != "" {
+		if err := child(url, os.Getenv("PGSTORE_CHILD_TABLE")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	code := m.Run()
 	if shared != nil {
 		shared.kill()

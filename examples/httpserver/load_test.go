@@ -53,7 +53,7 @@ func TestLoad(t *testing.T) {
 	srv := startRedis(t)
 	path := filepath.Join(t.TempDir(), "limits.json")
 	save(t, path, rules(0))
-	a := start(t, []string{"-limits", path, "-redis", srv.url()})
+	a := start(t, []string{"-limits", path, "-store", srv.url()})
 
 	l := &load{url: a.url, window: none}
 	began := time.Now()

@@ -7,7 +7,7 @@
 //	curl -i http://127.0.0.1:8080/items/7
 //	curl -i -H 'X-API-Key: k-123' http://127.0.0.1:8080/items/7
 //
-// With -redis, all processes that use the same server share the limits.
+// With -store, all processes that use the same Redis or PostgreSQL server share the limits.
 package main
 
 import (
@@ -16,7 +16,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -28,13 +27,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/configfile"
 	"github.com/ratelimit-go/ratelimit/httplimit"
 	"github.com/ratelimit-go/ratelimit/prommetrics"
-	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
 func main() {
@@ -53,7 +50,8 @@ type config struct {
 	limits          string
 	proxies         []netip.Prefix
 	router          func(*httplimit.Middleware) http.Handler
-	redis           string
+	store           string
+	timeout         time.Duration // of a call of the store
 	replicas        int
 }
 
@@ -65,8 +63,9 @@ func parse(args []string, out io.Writer) (c config, err error) {
 	flags.StringVar(&c.listen, "listen", "127.0.0.1:8080", "serve the API at this `address`")
 	flags.StringVar(&c.metrics, "metrics", "127.0.0.1:9090", "serve /metrics at this `address`, where no client comes")
 	flags.StringVar(&c.limits, "limits", "limits.json", "the `file` with the rules")
-	flags.StringVar(&c.redis, "redis", "", "share the limits in the server at this `url`, such as redis://127.0.0.1:6379/0")
-	flags.IntVar(&c.replicas, "replicas", 1, "how many processes share them: while Redis does not answer, each enforces its part")
+	flags.StringVar(&c.store, "store", "", "share the limits in the server at this `url`: redis://host:6379/0 or postgres://host/shop")
+	flags.DurationVar(&c.timeout, "timeout", 200*time.Millisecond, "how `long` to wait for an answer of that server")
+	flags.IntVar(&c.replicas, "replicas", 1, "how many processes share them: while the server does not answer, each enforces its part")
 	flags.Func("proxies", "believe X-Forwarded-For of these `networks`, such as 10.0.1.0/24,10.0.2.0/24", func(text string) error {
 		for part := range strings.SplitSeq(text, ",") {
 			prefix, err := netip.ParsePrefix(part)
@@ -99,8 +98,8 @@ func run(ctx context.Context, args []string, out io.Writer, opts ...ratelimit.Op
 	if err != nil {
 		return err
 	}
-	if c.redis != "" {
-		shared, done, err := c.store(ctx)
+	if c.store != "" {
+		shared, done, err := c.open(ctx)
 		if err != nil {
 			return err
 		}
@@ -132,28 +131,6 @@ func run(ctx context.Context, args []string, out io.Writer, opts ...ratelimit.Op
 		func(ctx context.Context) error { return serve(ctx, "metrics", c.metrics, metrics, out) },
 		func(ctx context.Context) error { return watch(ctx, watcher) },
 	)
-}
-
-// store returns the options that make a limiter keep its state in Redis, and a function that closes
-// the connections.
-func (c *config) store(ctx context.Context) (opts []ratelimit.Option, done func(), err error) {
-	where, err := redis.ParseURL(c.redis)
-	if err != nil {
-		return nil, nil, err
-	}
-	client := redis.NewClient(where)
-	store, err := redisstore.New(client)
-	if err != nil {
-		return nil, nil, errors.Join(err, client.Close())
-	}
-	if err := store.Ping(ctx); err != nil {
-		slog.Warn("until Redis answers, each process limits by itself", "error", err)
-	}
-	return []ratelimit.Option{
-		ratelimit.WithStore(store),
-		ratelimit.WithName("httpserver"),
-		ratelimit.WithFailurePolicy(ratelimit.FailLocal(c.replicas)),
-	}, func() { _ = client.Close() }, nil
 }
 
 // together runs the given functions at the same time. When ctx ends or one of the functions returns,

@@ -79,10 +79,17 @@ func (s *server) url() string { return "redis://" + s.addr + "/0" }
 // would and, when the server is killed, half of it each.
 func TestShared(t *testing.T) {
 	srv := startRedis(t)
+	shareServer(t, srv.url(), "50ms", func() { srv.kill(t) }, func() { srv.run(t) })
+}
+
+// shareServer proves that two programs share the limits in the server at a URL. The functions end and
+// start the server, and each call of the store may take timeout.
+func shareServer(t *testing.T, url, timeout string, kill, run func()) {
+	t.Helper()
 	c := client(t)
 	var apis []*api
 	for range 2 {
-		apis = append(apis, start(t, []string{"-redis", srv.url(), "-replicas", "2"}))
+		apis = append(apis, start(t, []string{"-store", url, "-replicas", "2", "-timeout", timeout}))
 	}
 	logins := func(address string) (statuses []int) {
 		for i := range 6 {
@@ -93,7 +100,7 @@ func TestShared(t *testing.T) {
 	}
 	assert.Equal(t, []int{200, 200, 200, 200, 200, 429}, logins("203.0.113.1"))
 
-	srv.kill(t)
+	kill()
 	assert.Equal(t, []int{503, 503, 503, 503, 503, 503}, logins("203.0.113.2"), "nobody logs in by guessing meanwhile")
 	for _, a := range apis {
 		granted := 0
@@ -107,7 +114,7 @@ func TestShared(t *testing.T) {
 		assert.Less(t, granted, 60, "not the limit once more for each: 30, and one every two seconds")
 	}
 
-	srv.run(t)
+	run()
 	until(t, func() bool {
 		res, _ := apis[0].ask(t, c, http.MethodPost, "/login", "X-Forwarded-For", "203.0.113.4")
 		return res.StatusCode == http.StatusOK
@@ -116,7 +123,7 @@ func TestShared(t *testing.T) {
 
 // TestWithoutRedis starts the program while the server is gone. It says so, and limits by itself.
 func TestWithoutRedis(t *testing.T) {
-	a := start(t, []string{"-redis", "redis://127.0.0.1:1/0"})
+	a := start(t, []string{"-store", "redis://127.0.0.1:1/0"})
 	assert.True(t, logged.has("until Redis answers, each process limits by itself"))
 	res, _ := a.ask(t, client(t), http.MethodGet, "/items/7")
 	assert.Equal(t, http.StatusOK, res.StatusCode)

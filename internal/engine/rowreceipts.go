@@ -79,15 +79,25 @@ func (e *packedReceipt) pack(f *packed.Form, b *exact.Bucket) {
 	case e.scaled && b != nil:
 		b.PackLevel(f, &e.each)
 		e.portion = Portion{}
-		if hi, lo := bits.Mul64(uint64(e.each.Whole+1), uint64(e.n)); hi > 0 || lo > math.MaxInt64/2 {
-			f.Fail() // the cost of all units would overflow in receipt.cost
-		}
+		e.affordable(f, e.each.Whole)
 	case !e.whole && !e.scaled:
 		packed.Number(f, &e.portion.Units, 1, math.MaxInt64)
 		packed.Number(f, &e.portion.Of, e.portion.Units, math.MaxInt64)
+		if b != nil {
+			e.affordable(f, e.portion.Of/e.portion.Units)
+		}
 	}
 	if e.above && b != nil {
 		b.PackLevel(f, &e.layer)
+	}
+}
+
+// affordable notes in f that the bytes cannot be right if receipt.cost could not compute the cost of all units, or if one unit has
+// cost more than a key can owe. Each unit has cost that many whole tokens, and a part of one. The cost of a portion is checked too,
+// because a change of the rate stores it in the field each.
+func (e *packedReceipt) affordable(f *packed.Form, each int64) {
+	if hi, lo := bits.Mul64(uint64(each)+1, uint64(e.n)); hi > 0 || lo > math.MaxInt64/2 || each > exact.MaxUsed<<1 {
+		f.Fail()
 	}
 }
 
