@@ -11,9 +11,9 @@ type exchange struct {
 	context.Context // the context of the call
 
 	call   Call
-	method string      // of the HTTP request
-	fields http.Header // the header fields of the response that Interceptors have set
-	status int         // the HTTP status with which an Interceptor has answered; 0 if none has
+	own    http.Request // the call as net/http would describe it; its context is the exchange
+	fields http.Header  // the header fields of the response that Interceptors have set
+	status int          // the HTTP status with which an Interceptor has answered; 0 if none has
 }
 
 // exchangeKey is the context key under which Value returns the exchange.
@@ -36,22 +36,18 @@ func find(ctx context.Context) *exchange {
 // enter returns an exchange for an Interceptor that gets a call. It has the header fields of the Interceptors further
 // out.
 func enter(ctx context.Context, call Call, method string) *exchange {
-	x := &exchange{Context: ctx, call: call, method: method}
+	x := &exchange{Context: ctx, call: call}
 	x.call.Context = ctx
+	r := http.Request{
+		Method: method, Header: call.Header, RemoteAddr: call.Peer.Addr, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+	x.own = *r.WithContext(x)
 	if outer := find(ctx); outer != nil {
 		x.fields = outer.fields
 	} else {
 		x.fields = make(http.Header)
 	}
 	return x
-}
-
-// request returns the call as net/http would describe it. Its context is x.
-func (x *exchange) request() *http.Request {
-	r := http.Request{
-		Method: x.method, Header: x.call.Header, RemoteAddr: x.call.Peer.Addr, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}
-	return r.WithContext(x)
 }
 
 // Header returns the header fields that Interceptors have set.

@@ -100,7 +100,7 @@ func (i *Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conn
 // client.
 func (i *Interceptor) serve(x *exchange, next func(ctx context.Context) error) error {
 	x.status = 0
-	passed, err := i.adapter.Serve(&x.call, x, x.request(), func(_ *Call, r *http.Request, settle func(status int)) error {
+	passed, err := i.adapter.Serve(&x.call, x, &x.own, func(_ *Call, r *http.Request, settle func(status int)) error {
 		err := next(r.Context())
 		if settle != nil {
 			settle(statusOf(err))
@@ -123,7 +123,7 @@ func (i *Interceptor) Allow(ctx context.Context, req ratelimit.Request) error {
 		return errOutside
 	}
 	x.status = 0
-	if ok, err := i.adapter.Allow(&x.call, x, x.request(), req); !ok {
+	if ok, err := i.adapter.Allow(&x.call, x, &x.own, req); !ok {
 		return x.answer(err)
 	}
 	return nil
@@ -138,7 +138,7 @@ func (i *Interceptor) Reserve(ctx context.Context, req ratelimit.Request, term t
 		return nil, errOutside
 	}
 	x.status = 0
-	units, ok, err := i.adapter.Reserve(&x.call, x, x.request(), req, term)
+	units, ok, err := i.adapter.Reserve(&x.call, x, &x.own, req, term)
 	if !ok {
 		return nil, x.answer(err)
 	}
