@@ -16,14 +16,14 @@ import (
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
-// customerOf returns the customer with an API key, and the customer's plan.
-func customerOf(key string) (client, tier string, ok bool) {
-	return "shop-7", "paid", key == "k-123"
+// customerOf returns the customer with the API key of a call, and the customer's plan.
+func customerOf(c *connectlimit.Call) (client, tier string, ok bool) {
+	return "shop-7", "paid", c.Header.Get("X-API-Key") == "k-123"
 }
 
-// newLimit returns an Interceptor for the API of a shop behind a proxy. It limits customers by their plan, all others by
-// address, wrong passwords by address, and everybody together. A search costs five units.
-func newLimit() (*connectlimit.Interceptor, error) {
+// newShop returns the API of a shop behind a proxy. It limits customers by their plan, all others by address, wrong
+// passwords by address, and everybody together. A search costs five units.
+func newShop() (http.Handler, error) {
 	limiter, err := ratelimit.New([]ratelimit.Rule{
 		{Endpoint: "/shop.v1.Users/Login", Key: ratelimit.KeyIP, Algorithm: ratelimit.AlgorithmSlidingWindowLog, Rate: ratelimit.PerMinute(5)},
 		{Name: "everybody", Endpoint: "*", Additional: true, Key: ratelimit.KeyGlobal, Rate: ratelimit.PerSecond(1000)},
@@ -33,18 +33,24 @@ func newLimit() (*connectlimit.Interceptor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return connectlimit.New(limiter, connectlimit.Config{
-		Client: func(c *connectlimit.Call) (client, tier string, ok bool) {
-			return customerOf(c.Header.Get("X-API-Key"))
-		},
+	cost := map[string]int{"/shop.v1.Items/Search": 5}
+	limit, err := connectlimit.New(limiter, connectlimit.Config{
+		Client:  customerOf,
 		Proxies: httplimit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
-		Prepare: func(c *connectlimit.Call, q *ratelimit.Request) {
-			q.Cost = map[string]int{"/shop.v1.Items/Search": 5}[c.Spec.Procedure]
-		},
+		Skip:    func(c *connectlimit.Call) bool { return c.Spec.Procedure == "/grpc.health.v1.Health/Check" },
+		Prepare: func(_ *connectlimit.Call, q *ratelimit.Request) { q.Cost = cost[q.Endpoint] },
 		Count: func(c *connectlimit.Call, status int) bool {
 			return c.Spec.Procedure != "/shop.v1.Users/Login" || status >= 400
 		},
 	})
+	if err != nil {
+		return nil, err
+	}
+	with, mux := connect.WithInterceptors(limit), http.NewServeMux()
+	mux.Handle("/shop.v1.Users/Login", connect.NewUnaryHandler("/shop.v1.Users/Login", login, with))
+	mux.Handle("/shop.v1.Items/Search", connect.NewUnaryHandler("/shop.v1.Items/Search", search, with))
+	mux.Handle("/grpc.health.v1.Health/Check", connect.NewUnaryHandler("/grpc.health.v1.Health/Check", search, with))
+	return mux, nil
 }
 
 func search(context.Context, *connect.Request[emptypb.Empty]) (*connect.Response[emptypb.Empty], error) {
@@ -57,17 +63,11 @@ func login(context.Context, *connect.Request[emptypb.Empty]) (*connect.Response[
 
 // A service with plans, a stricter login, a global limit, and a proxy in front.
 func Example() {
-	limit, err := newLimit()
+	shop, err := newShop()
 	if err != nil {
 		panic(err)
 	}
-	mux := http.NewServeMux()
-	for procedure, handle := range map[string]func(context.Context, *connect.Request[emptypb.Empty]) (*connect.Response[emptypb.Empty], error){
-		"/shop.v1.Items/Search": search, "/shop.v1.Users/Login": login,
-	} {
-		mux.Handle(procedure, connect.NewUnaryHandler(procedure, handle, connect.WithInterceptors(limit)))
-	}
-	server := httptest.NewServer(mux)
+	server := httptest.NewServer(shop)
 	defer server.Close()
 
 	ask := func(procedure, key string) {
@@ -77,7 +77,7 @@ func Example() {
 		if res, err := client.CallUnary(context.Background(), req); err != nil {
 			fmt.Println(connect.CodeOf(err))
 		} else {
-			fmt.Println(res.Header().Get("RateLimit-Policy"))
+			fmt.Println("ok", res.Header().Get("RateLimit-Policy"))
 		}
 	}
 	ask("/shop.v1.Items/Search", "k-123")
@@ -85,13 +85,15 @@ func Example() {
 	for range 6 {
 		ask("/shop.v1.Users/Login", "")
 	}
+	ask("/grpc.health.v1.Health/Check", "")
 	// Output:
-	// "per-client";q=600;w=60
-	// "per-client";q=60;w=60
+	// ok "per-client";q=600;w=60
+	// ok "per-client";q=60;w=60
 	// unauthenticated
 	// unauthenticated
 	// unauthenticated
 	// unauthenticated
 	// unauthenticated
 	// resource_exhausted
+	// ok
 }

@@ -12,9 +12,8 @@ type exchange struct {
 	context.Context // the context of the call
 
 	call   Call
-	method string      // the method of the HTTP request
-	fields http.Header // the header fields of the response that the Interceptors have set
-	status int         // the HTTP status with which the Interceptor has answered; 0 if it has not answered
+	own    http.Request // the call as net/http would describe it; its context is the exchange
+	fields http.Header  // the header fields of the response that the Interceptors have set
 }
 
 // exchangeKey is the context key under which Value returns the exchange.
@@ -37,8 +36,12 @@ func find(ctx context.Context) *exchange {
 // enter returns a new exchange for an Interceptor that gets a call. The exchange shares its header fields with the
 // exchanges of the Interceptors further out.
 func enter(ctx context.Context, call Call, method string) *exchange {
-	x := &exchange{Context: ctx, call: call, method: method}
+	x := &exchange{Context: ctx, call: call}
 	x.call.Context = ctx
+	r := http.Request{
+		Method: method, Header: call.Header, RemoteAddr: call.Peer.Addr, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+	x.own = *r.WithContext(x)
 	if outer := find(ctx); outer != nil {
 		x.fields = outer.fields
 	} else {
@@ -47,19 +50,11 @@ func enter(ctx context.Context, call Call, method string) *exchange {
 	return x
 }
 
-// request returns an HTTP request that describes the call. The context of the request is x.
-func (x *exchange) request() *http.Request {
-	r := http.Request{
-		Method: x.method, Header: x.call.Header, RemoteAddr: x.call.Peer.Addr, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}
-	return r.WithContext(x)
-}
-
 // Header returns the header fields that Interceptors have set.
 func (x *exchange) Header() http.Header { return x.fields }
 
-// WriteHeader stores the status of an answer. Nothing is sent: the client gets the error that the method answer returns.
-func (x *exchange) WriteHeader(status int) { x.status = status }
+// WriteHeader does nothing: the client gets the error that the method answer returns, and Connect makes the status from it.
+func (x *exchange) WriteHeader(int) {}
 
 // Write drops p, which is a part of a problem document: a Connect client gets an error instead.
 func (x *exchange) Write(p []byte) (int, error) { return len(p), nil }

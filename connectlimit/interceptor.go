@@ -16,8 +16,8 @@ import (
 // A Config configures an [Interceptor]: how it identifies the client, what it asks the limiter, and how it answers. The
 // zero Config is safe. See [httplimit.AdapterConfig] for its fields, whose functions get the *Call.
 //
-// The client of a denied call gets the error that Denied or Blocked returns. If neither function is set, the client gets
-// the error that [Denial] returns. Count gets an HTTP status: 200 if the call succeeds, and otherwise the status that the
+// The client of a denied call gets the error that Denied or Blocked returns. If neither function is set, or the function
+// returns nil, the client gets the error that [Denial] returns. Count gets an HTTP status: 200 if the call succeeds, and otherwise the status that the
 // protocol Connect has for the code of the call, such as 401 for unauthenticated, 404 for not_found, and 500 for unknown
 // and internal. Count gets the same status in the protocols gRPC and gRPC-Web.
 type Config = httplimit.AdapterConfig[*Call]
@@ -52,14 +52,28 @@ var _ connect.Interceptor = (*Interceptor)(nil)
 // New returns an Interceptor that limits calls by the limiter l. The error lists all problems with l and the Config,
 // and matches [ratelimit.ErrInvalidConfig].
 func New(l *ratelimit.RateLimiter, c Config) (*Interceptor, error) {
-	if c.Denied == nil {
-		c.Denied = func(_ *Call, i *httplimit.Info) error { return Denial(i) }
+	c.Denied = orDenial(c.Denied)
+	if c.Blocked != nil {
+		c.Blocked = orDenial(c.Blocked)
 	}
 	a, err := httplimit.NewAdapter(l, c, func(c *Call) string { return c.Spec.Procedure })
 	if err != nil {
 		return nil, err
 	}
 	return &Interceptor{a}, nil
+}
+
+// orDenial returns a function that returns the error of f or, if f is nil or returns no error, the error that Denial returns.
+// Without an error, the client would not learn that the call was denied.
+func orDenial(f func(c *Call, i *httplimit.Info) error) func(c *Call, i *httplimit.Info) error {
+	return func(c *Call, i *httplimit.Info) error {
+		if f != nil {
+			if err := f(c, i); err != nil {
+				return err
+			}
+		}
+		return Denial(i)
+	}
 }
 
 // WrapUnary limits the unary calls of next.
@@ -100,8 +114,7 @@ func (i *Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conn
 // serve calls next if the rules grant the call of x, and returns the error of next. If the call does not pass, serve
 // returns the error for the client.
 func (i *Interceptor) serve(x *exchange, next func(ctx context.Context) error) error {
-	x.status = 0
-	passed, err := i.adapter.Serve(&x.call, x, x.request(), func(_ *Call, r *http.Request, settle func(status int)) error {
+	passed, err := i.adapter.Serve(&x.call, x, &x.own, func(_ *Call, r *http.Request, settle func(status int)) error {
 		err := next(r.Context())
 		if settle != nil {
 			settle(statusOf(err))
@@ -123,8 +136,7 @@ func (i *Interceptor) Allow(ctx context.Context, req ratelimit.Request) error {
 	if x == nil {
 		return errOutside
 	}
-	x.status = 0
-	if ok, err := i.adapter.Allow(&x.call, x, x.request(), req); !ok {
+	if ok, err := i.adapter.Allow(&x.call, x, &x.own, req); !ok {
 		return x.answer(err)
 	}
 	return nil
@@ -138,8 +150,7 @@ func (i *Interceptor) Reserve(ctx context.Context, req ratelimit.Request, term t
 	if x == nil {
 		return nil, errOutside
 	}
-	x.status = 0
-	units, ok, err := i.adapter.Reserve(&x.call, x, x.request(), req, term)
+	units, ok, err := i.adapter.Reserve(&x.call, x, &x.own, req, term)
 	if !ok {
 		return nil, x.answer(err)
 	}

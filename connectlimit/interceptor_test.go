@@ -263,16 +263,19 @@ func TestAnswers(t *testing.T) {
 	assert.Len(t, own.Meta(), 1, "the function may return the same error to several clients")
 
 	penalty := ratelimit.Penalty{After: 2, Within: time.Minute, For: time.Hour}
-	blocking, err := ratelimit.New(nil, &ratelimit.Rule{Name: "per-client", Rate: ratelimit.PerMinute(1), Penalty: penalty})
-	require.NoError(t, err)
-	s = serve(t, made(t, blocking, connectlimit.Config{}))
-	for range 3 {
-		s.code(t, nil, "x")
+	silent := func(*connectlimit.Call, *httplimit.Info) error { return nil }
+	for _, config := range []connectlimit.Config{{}, {Denied: silent}, {Denied: silent, Blocked: silent}} {
+		blocking, err := ratelimit.New(nil, &ratelimit.Rule{Name: "per-client", Rate: ratelimit.PerMinute(1), Penalty: penalty})
+		require.NoError(t, err)
+		s = serve(t, made(t, blocking, config))
+		for range 3 {
+			s.code(t, nil, "x")
+		}
+		_, err = s.call(t, nil, askProcedure, "x")
+		assert.ErrorContains(t, err, "abnormal usage detected")
+		_, _, info := details(t, err)
+		assert.Equal(t, "ABNORMAL_USAGE_DETECTED", info.GetReason(), "also if the function says nothing")
 	}
-	_, err = s.call(t, nil, askProcedure, "x")
-	assert.ErrorContains(t, err, "abnormal usage detected")
-	_, _, info := details(t, err)
-	assert.Equal(t, "ABNORMAL_USAGE_DETECTED", info.GetReason())
 }
 
 // TestOutage has a store that fails, calls that cannot be decided, and calls that have ended.

@@ -280,6 +280,19 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
+// TestAutomaticHead has an Echo that answers HEAD by the route for GET: Pattern returns the name of this route, so that HEAD
+// does not evade its rule.
+func TestAutomaticHead(t *testing.T) {
+	l := limited(t, 100, ratelimit.Rule{Endpoint: "GET /items/:id", Rate: ratelimit.PerMinute(1)})
+	e := echo.NewWithConfig(echo.Config{Router: echo.NewRouter(echo.RouterConfig{AutoHandleHEAD: true})})
+	e.Logger = slog.New(slog.DiscardHandler)
+	e.Use(made(t, l, echolimit.Config{Endpoint: echolimit.Pattern}).Handler)
+	e.GET("/items/:id", hello)
+	assert.Equal(t, 200, ask(t, e, http.MethodHead, "/items/7").Code)
+	assert.Equal(t, 429, ask(t, e, http.MethodHead, "/items/7").Code)
+	assert.Equal(t, 429, ask(t, e, http.MethodGet, "/items/7").Code)
+}
+
 // TestPre has the middleware before the router. The log says what is wrong.
 func TestPre(t *testing.T) {
 	var log strings.Builder

@@ -9,14 +9,19 @@ import (
 	"sync"
 
 	"github.com/gofiber/fiber/v3"
+	"github.com/valyala/fasthttp"
 )
 
 // An exchange is a request to Fiber and its response, as net/http would describe them to the Adapter. All Middlewares
 // that limit the same request share one. It is an [http.ResponseWriter].
 type exchange struct {
 	c      fiber.Ctx
-	own    http.Request // has only what the Adapter reads: the method, some header fields, and the remote address
-	fields http.Header  // the header fields of the response that Middlewares have set
+	values *fasthttp.RequestCtx // that of c, whose user values have the exchange
+	own    http.Request         // has only what the Adapter reads: the method, some header fields, and the remote address
+	fields http.Header          // the header fields of the response that Middlewares have set
+
+	last netip.AddrPort // the last address of a TCP connection, also of an earlier request; zero if there was none
+	text string         // last as a text, which most requests of a connection can use again
 }
 
 // exchangeKey is the key of the exchange among the user values of a request.
@@ -32,22 +37,23 @@ func find(c fiber.Ctx) *exchange {
 	return x
 }
 
-// enter returns the exchange of the request of c. The caller must call leave, which ends an exchange that enter has
-// begun.
-func enter(c fiber.Ctx) (x *exchange, leave func()) {
+// enter returns the exchange of the request of c. begun is true if there was none: the caller must then call leave.
+func enter(c fiber.Ctx) (x *exchange, begun bool) {
 	if x = find(c); x != nil {
-		return x, func() {}
+		return x, false
 	}
 	x = exchanges.Get().(*exchange)
-	x.c = c
-	values := c.RequestCtx()
-	values.SetUserValue(exchangeKey{}, x)
-	return x, func() {
-		values.RemoveUserValue(exchangeKey{})
-		x.c = nil
-		clear(x.fields)
-		exchanges.Put(x)
-	}
+	x.c, x.values = c, c.RequestCtx()
+	x.values.SetUserValue(exchangeKey{}, x)
+	return x, true
+}
+
+// leave ends the exchange.
+func (x *exchange) leave() {
+	x.values.RemoveUserValue(exchangeKey{})
+	x.c, x.values = nil, nil
+	clear(x.fields)
+	exchanges.Put(x)
 }
 
 // request returns the request as net/http would describe it.
@@ -59,8 +65,10 @@ func (x *exchange) request(m *Middleware) *http.Request {
 	ctx := x.c.Context()
 	switch addr := from.RemoteAddr().(type) {
 	case *net.TCPAddr:
-		pair := addr.AddrPort()
-		r.RemoteAddr = netip.AddrPortFrom(pair.Addr().Unmap(), pair.Port()).String()
+		if pair := addr.AddrPort(); pair != x.last || x.text == "" {
+			x.last, x.text = pair, netip.AddrPortFrom(pair.Addr().Unmap(), pair.Port()).String()
+		}
+		r.RemoteAddr = x.text
 	case *net.UnixAddr:
 		ctx = context.WithValue(ctx, http.LocalAddrContextKey, from.LocalAddr())
 	case nil:

@@ -84,8 +84,10 @@ func Handler(l *ratelimit.RateLimiter) fiber.Handler {
 // single route before its own handler. If it is used by the app, it also limits requests that match no route: their
 // endpoint is "unmatched".
 func (m *Middleware) Handler(c fiber.Ctx) error {
-	x, leave := enter(c)
-	defer leave()
+	x, begun := enter(c)
+	if begun {
+		defer x.leave()
+	}
 	_, err := m.adapter.Serve(c, x, x.request(m), next)
 	return err
 }
@@ -114,8 +116,10 @@ func next(c fiber.Ctx, r *http.Request, settle func(status int)) error {
 // password. If ok is false, it has answered the request, and the handler must return err, which is nil unless
 // Config.Denied has returned an error. Empty fields of req are filled in, as [httplimit.Middleware.Allow] says.
 func (m *Middleware) Allow(c fiber.Ctx, req ratelimit.Request) (ok bool, err error) {
-	x, leave := enter(c)
-	defer leave()
+	x, begun := enter(c)
+	if begun {
+		defer x.leave()
+	}
 	ok, err = m.adapter.Allow(c, x, x.request(m), req)
 	x.send()
 	return ok, err
@@ -126,8 +130,10 @@ func (m *Middleware) Allow(c fiber.Ctx, req ratelimit.Request) (ok bool, err err
 // is true, the handler must end the Reservation, best by a deferred call of its method Done. See
 // [httplimit.Middleware.Reserve].
 func (m *Middleware) Reserve(c fiber.Ctx, req ratelimit.Request, term time.Duration) (units *ratelimit.Reservation, ok bool, err error) {
-	x, leave := enter(c)
-	defer leave()
+	x, begun := enter(c)
+	if begun {
+		defer x.leave()
+	}
 	units, ok, err = m.adapter.Reserve(c, x, x.request(m), req, term)
 	x.send()
 	return units, ok, err

@@ -52,13 +52,12 @@ func newRouter(app *fiber.App) *router {
 }
 
 // find returns the path of the route that matches a request, or an empty string.
-func (r *router) find(method, path string) string {
+func (r *router) find(method string, path []byte) string {
 	ctx := r.requests.Get().(*fasthttp.RequestCtx)
 	ctx.Request.Header.SetMethod(method)
-	ctx.Request.URI().SetPath(path)
-	r.serve(ctx)
+	ctx.Request.URI().SetPathBytes(path)
+	r.serve(ctx) // notes the route of every request, so that of an earlier one does not remain
 	route, _ := ctx.UserValue(routeKey{}).(string)
-	ctx.ResetUserValues()
 	r.requests.Put(ctx)
 	return route
 }
@@ -68,5 +67,5 @@ func (m *Middleware) route(c fiber.Ctx) string {
 	if c.Matched() {
 		return c.Route().Path // the handler is that of a route
 	}
-	return m.router(c.App()).find(c.Method(), string(c.Request().URI().PathOriginal()))
+	return m.router(c.App()).find(c.Method(), c.Request().URI().PathOriginal())
 }

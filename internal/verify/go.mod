@@ -3,6 +3,7 @@ module github.com/ratelimit-go/ratelimit/internal/verify
 go 1.25.0
 
 require (
+	connectrpc.com/connect v1.18.1
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/dunglas/httpsfv v1.1.2
 	github.com/gin-gonic/gin v1.10.1
@@ -12,6 +13,7 @@ require (
 	github.com/labstack/echo/v5 v5.3.1
 	github.com/prometheus/client_golang v1.19.1
 	github.com/ratelimit-go/ratelimit v0.1.0
+	github.com/ratelimit-go/ratelimit/connectlimit v0.1.0
 	github.com/ratelimit-go/ratelimit/echolimit v0.1.0
 	github.com/ratelimit-go/ratelimit/fiberlimit v0.1.0
 	github.com/ratelimit-go/ratelimit/ginlimit v0.1.0
@@ -20,6 +22,7 @@ require (
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel/sdk/metric v1.20.0
 	go.uber.org/goleak v1.3.0
+	google.golang.org/protobuf v1.36.6
 	pgregory.net/rapid v1.3.0
 )
 
@@ -73,12 +76,13 @@ require (
 	golang.org/x/net v0.57.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/text v0.40.0 // indirect
-	google.golang.org/protobuf v1.34.1 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20250528174236-200df99c418a // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 )
 
 replace (
 	github.com/ratelimit-go/ratelimit => ../../
+	github.com/ratelimit-go/ratelimit/connectlimit => ../../connectlimit
 	github.com/ratelimit-go/ratelimit/echolimit => ../../echolimit
 	github.com/ratelimit-go/ratelimit/fiberlimit => ../../fiberlimit
 	github.com/ratelimit-go/ratelimit/ginlimit => ../../ginlimit
