@@ -17,9 +17,11 @@ import (
 // zero Config is safe. See [httplimit.AdapterConfig] for its fields, whose functions get the *Call.
 //
 // The client of a denied call gets the error that Denied or Blocked returns. If neither function is set, or the function
-// returns nil, the client gets the error that [Denial] returns. Count gets an HTTP status: 200 if the call succeeds, and otherwise the status that the
-// protocol Connect has for the code of the call, such as 401 for unauthenticated, 404 for not_found, and 500 for unknown
-// and internal. Count gets the same status in the protocols gRPC and gRPC-Web.
+// returns nil, the client gets the error that [Denial] returns.
+//
+// Count gets an HTTP status: 200 if the call succeeds, and otherwise the status that the protocol Connect has for the code
+// of the call, such as 401 for unauthenticated, 404 for not_found, and 500 for unknown and internal. Count gets the same
+// status in the protocols gRPC and gRPC-Web.
 type Config = httplimit.AdapterConfig[*Call]
 
 // A Call is a call of a procedure of the server. It must not be changed.

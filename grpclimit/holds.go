@@ -84,8 +84,8 @@ func (h *Holds) Stream() grpc.StreamClientInterceptor {
 	}
 }
 
-// server returns the text that identifies the hold for a call: the target of the connection and, if Scope is set, a space
-// and the scope of the call.
+// server returns the text that says which calls wait together: after one of them was denied, all with the same text wait. The
+// text is the target of the connection and, if Scope is set, a space and the scope of the call.
 func (h *Holds) server(ctx context.Context, method string, cc *grpc.ClientConn) string {
 	if h.Scope == nil {
 		return cc.Target()

@@ -293,7 +293,7 @@ func (w *storeWriter) change(p *target) ratelimit.Rate {
 	if !a.bursts {
 		r.Burst = 0
 		if w.IntN(2) == 0 {
-			r.Per = p.ask.Rate.Per // in most changes of a rate, Per and the windows stay the same
+			r.Per = p.ask.Rate.Per // half of the new rates keep the old Per, as most real changes do
 		}
 	}
 	for _, old := range p.rates {

@@ -17,7 +17,7 @@ const noteTerm = time.Minute
 type chore struct {
 	do    func()      // does the work once; it is called while ls.mu is not held
 	waits bool        // true while the chore waits to be done, and false while a goroutine does the work
-	timer *time.Timer // calls the method run of leases while waits is true; may be nil
+	timer *time.Timer // starts the chore when it has waited long enough; may be nil
 }
 
 // runAfter makes the chore c wait to be done again after the duration d. After the store was closed, no timer

@@ -301,7 +301,7 @@ type endpointCosts map[string][]ratelimit.Cost
 
 func (c endpointCosts) String() string { return "" }
 
-// Set sets the cost of one endpoint in one unit. The form of its argument is "endpoint=units" or "endpoint=unit:units".
+// Set reads what a request for one endpoint costs, such as "/search=5" for 5 requests, or "/chat=tokens:900" for 900 tokens.
 func (c endpointCosts) Set(text string) error {
 	i := strings.LastIndexByte(text, '=')
 	if i < 0 {

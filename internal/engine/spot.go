@@ -319,7 +319,7 @@ func (s *limiterShard[S, C]) chargeAndUnlock(
 
 func (*limiterShard[S, C]) refusal(Wanted) error { return nil }
 
-// A limiterFuture is the Future of a key of a limiter.
+// A limiterFuture computes how a key of a limiter will answer at later times. It implements the interface Future.
 type limiterFuture[S any, C Algorithm[S, C]] struct {
 	config C
 	state  S

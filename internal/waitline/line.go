@@ -102,8 +102,8 @@ func (l *line) count(w *Waiter, sign int64) {
 	}
 }
 
-// unlink takes the caller w out of its line. If w is the first in the line, the caller of unlink must
-// have taken the line out of its queues before, by vacate.
+// unlink takes the waiting caller w out of its line. If w is the first in the line, the code that calls unlink must first
+// take the line out of the queues in which the line stands, with vacate.
 func (ls *Lines) unlink(w *Waiter) {
 	l := w.line
 	if l.first == w {

@@ -53,9 +53,9 @@ func newLimiter(a ratelimit.Algorithm, r ratelimit.Rate, opts ...ratelimit.Optio
 // maxLogged is the largest limit that is tried for a sliding window log, because a log stores the time of each grant.
 const maxLogged = 65_536
 
-// Smallest returns a limit for the given algorithm. The limit is a number of requests in each period per. This limit
-// meets the goal, and a limit that is lower by one denies more than the goal allows. If no limit of this algorithm
-// meets the goal, the result is 0.
+// Smallest returns a limit for the given algorithm. The limit is a number of requests in a period, whose length is
+// the parameter per. This limit meets the goal, and a limit that is lower by one denies more than the goal allows. If
+// no limit of this algorithm meets the goal, the result is 0.
 func (g *Group) Smallest(ctx context.Context, a ratelimit.Algorithm, per time.Duration, goal Goal) (int, error) {
 	maxLimit := int(min(max(g.maxUnits, 1), math.MaxInt32))
 	if a == ratelimit.AlgorithmSlidingWindowLog {
