@@ -81,7 +81,6 @@ redis://127.0.0.1:6379/0 if none is given.
 // overrides, and the client or the addresses for which the overrides are.
 type whomFlags struct {
 	server     *serverFlags
-	redis      *string
 	config     *string
 	client, ip *string
 	rules      listFlag
@@ -92,7 +91,6 @@ type whomFlags struct {
 func newWhomFlags(fs *flag.FlagSet) *whomFlags {
 	w := &whomFlags{
 		server: newServerFlags(fs),
-		redis:  fs.String("redis", "", "the `address` of the server, such as redis://:password@host:6379/0"),
 		config: fs.String("config", "", "the `file` of rules"),
 		client: fs.String("client", "", "the `client`"),
 		ip:     fs.String("ip", "", "the `address`, or a prefix such as 10.0.0.0/8"),
@@ -128,13 +126,11 @@ type target struct {
 // open connects to the server, and reads the overrides of the limiter there. The parameter urls has the arguments that name a
 // server. If the parameter whom is true, the flag -client or the flag -ip must be given.
 func (w *whomFlags) open(ctx context.Context, urls []string, whom bool) (*target, error) {
-	if *w.redis != "" {
-		urls = append([]string{*w.redis}, urls...)
+	if _, err := w.server.url(urls); err != nil {
+		return nil, err
 	}
 	given := *w.client != "" || *w.ip != ""
 	switch {
-	case len(urls) > 1:
-		return nil, usageError(fmt.Sprintf("%q is one argument too many", plain(urls[1])))
 	case *w.server.name == "":
 		return nil, usageError("-name is missing: the name of the limiter, as WithName says")
 	case whom && !given:
