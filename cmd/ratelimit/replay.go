@@ -228,7 +228,7 @@ func (f ruleFlags) limiter(path string, opts ...ratelimit.Option) (*ratelimit.Ra
 		return nil, usageError(fmt.Sprintf("-max-keys is %d: must be at least 1", *f.maxKeys))
 	}
 	opts = append(opts, ratelimit.WithMaxKeys(*f.maxKeys))
-	_, l, err := loadRules(path, opts...)
+	file, l, err := loadRules(path, opts...)
 	if err != nil || !*f.enforce {
 		return l, err
 	}
@@ -241,7 +241,10 @@ func (f ruleFlags) limiter(path string, opts ...ratelimit.Option) (*ratelimit.Ra
 		enforced := *byDefault
 		enforced.Mode, byDefault = ratelimit.ModeEnforce, &enforced
 	}
-	return ratelimit.New(rules, byDefault, opts...)
+	if l, err = ratelimit.New(rules, byDefault, opts...); err == nil {
+		err = l.ReloadOverrides(file.Overrides()...)
+	}
+	return l, err
 }
 
 // A decisionJSON is one line in the file that -decisions writes: a request and its answer.

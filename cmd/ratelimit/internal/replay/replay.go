@@ -52,6 +52,18 @@ type Player struct {
 	spans     spans
 	offenders *topk.Counter
 	watched   map[string]*Uses // by the name of the rule
+	blocks    *rule            // counts the requests that an override blocks; it has the index after the last rule
+}
+
+// Blocked is the name under which a [Report] counts the requests that an override blocks: no rule denies them.
+const Blocked = "(blocked)"
+
+// denier returns the rule that has denied a request, by its result.
+func (p *Player) denier(res *ratelimit.Result) *rule {
+	if res.Reason == ratelimit.ReasonOverride {
+		return p.blocks
+	}
+	return p.byName[res.Rule]
 }
 
 // The type denials has the times of the first and the last denial.
@@ -111,7 +123,7 @@ func NewPlayer(clock *Clock, newLimiter Make, opts ...ratelimit.Option) (*Player
 			return nil, err
 		}
 	}
-	p.limiter = l
+	p.limiter, p.blocks = l, &rule{index: len(p.rules), name: Blocked}
 	return p, nil
 }
 
@@ -155,7 +167,10 @@ func (p *Player) play(ctx context.Context, req *ratelimit.Request, at time.Time,
 			r.note(at)
 		}
 	}
-	if len(each)+len(p.shadows) == 0 {
+	switch {
+	case res.Reason == ratelimit.ReasonOverride:
+		p.blocks.requests++
+	case len(each)+len(p.shadows) == 0:
 		p.unlimited++
 	}
 	if res.Allowed {
@@ -166,7 +181,7 @@ func (p *Player) play(ctx context.Context, req *ratelimit.Request, at time.Time,
 	p.denied++
 	span.Denied++
 	p.note(at)
-	r := p.byName[res.Rule]
+	r := p.denier(&res)
 	r.denied++
 	r.note(at)
 	p.offenders.Add(offender(r, req.Client), 1)
