@@ -51,8 +51,8 @@ type Player struct {
 	clients   spread
 	spans     spans
 	offenders *topk.Counter
-	watched   map[string]*Uses // by the name of the rule
-	blocks    *rule            // counts the requests that an override blocks; it has the index after the last rule
+	watched   *Watched // nil if no requests are recorded
+	blocks    *rule    // counts the requests that an override blocks; it has the index after the last rule
 }
 
 // Blocked is the name under which a [Report] counts the requests that an override blocks: no rule denies them.
@@ -150,8 +150,8 @@ func (p *Player) play(ctx context.Context, req *ratelimit.Request, at time.Time,
 	span := p.spans.span(at.UnixNano())
 	p.requests++
 	span.Requests++
-	if p.watched != nil && res.Allowed {
-		p.watch(each, req, at)
+	if p.watched != nil {
+		p.watched.note(p, &res, each, req, at)
 	}
 	for i := range each {
 		if r := p.byName[each[i].Rule]; !r.shadow { // the answers of rules in shadow or advise mode are in p.shadows
