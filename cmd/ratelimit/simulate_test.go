@@ -259,12 +259,14 @@ func TestSimulatePictures(t *testing.T) {
 		svg, err := os.ReadFile("limit.svg")
 		require.NoError(t, err)
 		require.Empty(t, charttest.Problems(svg), args)
+		require.GreaterOrEqual(t, charttest.TextOnPhone(svg), 11.0)
 		html, err := os.ReadFile("limit.html")
 		require.NoError(t, err)
 		drawn := pictures.FindAll(html, -1)
 		require.NotEmpty(t, drawn)
 		for _, svg := range drawn {
 			require.Empty(t, charttest.Problems(svg), args)
+			require.GreaterOrEqual(t, charttest.TextOnPhone(svg), 11.0)
 		}
 		ids := make(map[string]bool)
 		for _, id := range regexp.MustCompile(` id="[^"]*"`).FindAllString(string(html), -1) {
@@ -280,6 +282,22 @@ func TestSimulatePictures(t *testing.T) {
 		require.Contains(t, string(html), `name="viewport" content="width=device-width,initial-scale=1"`)
 		require.Contains(t, string(html), "prefers-color-scheme:dark")
 	}
+}
+
+// TestSimulateDenied requires that the dashed line of denials is drawn over the line of grants, so that both are seen where they
+// are equal.
+func TestSimulateDenied(t *testing.T) {
+	got := runIn(t, nil, strings.Fields("simulate -rate 100/m -shape bursts -algorithm TokenBucket -svg limit.svg")...)
+	require.Equal(t, exitOK, got.code, got.err)
+	svg, err := os.ReadFile("limit.svg")
+	require.NoError(t, err)
+	lines := regexp.MustCompile(`<path class="c(\d) d\d" d="([^"]*)"/>`).FindAllSubmatch(svg, -1)
+	require.Len(t, lines, 2)
+	require.Equal(t, "2", string(lines[0][1]), "granted: a solid line in blue")
+	require.Equal(t, "3", string(lines[1][1]), "denied: a dashed line in orange")
+	require.Equal(t, string(lines[0][2]), string(lines[1][2]), "of 200 requests at once, half are granted")
+	require.Contains(t, string(svg), ".rl .d3{stroke-dasharray:")
+	require.NotContains(t, string(svg), ".rl .d2{stroke-dasharray:")
 }
 
 // TestSimulateKeepsFiles requires that a file that cannot be written whole leaves nothing behind.

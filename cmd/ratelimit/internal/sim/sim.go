@@ -113,6 +113,7 @@ func Run(ctx context.Context, target Target, stream traffic.Stream, o Options) (
 		}
 		stream.Answer(res.Allowed, wait)
 	}
+	out.end()
 	return out, nil
 }
 
