@@ -187,7 +187,7 @@ func runExplain(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 		return err
 	}
 	if *asJSON {
-		err = printExplanationJSON(t, &e, seen)
+		err = printExplanationJSON(t, &e, clock.Now(), seen)
 	} else {
 		err = printExplanation(t, &e, clock.Now(), seen)
 	}

@@ -135,10 +135,14 @@ func TestExplainSince(t *testing.T) {
 	files["log"] += `{"time": "2026-10-10T12:01:01Z", "client": "x", "endpoint": "/a"}` + "\n"
 	got = runIn(t, files, strings.Fields("explain limits.json -endpoint /a -client x -after log -json")...)
 	require.Equal(t, exitOK, got.code)
-	var out struct{ Log replay.Seen }
+	var out struct {
+		Time time.Time
+		Log  replay.Seen
+	}
 	require.NoError(t, json.Unmarshal([]byte(got.out), &out))
 	at := func(sec, ms int) time.Time { return time.Date(2026, 10, 10, 12, 0, sec, ms*1e6, time.UTC) }
 	require.Equal(t, replay.Seen{Requests: 6, Denied: 4, FirstDenied: at(40, 0), LastDenied: at(59, 999)}, out.Log)
+	require.Equal(t, at(61, 0), out.Time)
 }
 
 // TestExplainOverrides explains with overrides of the file of rules, and of another file.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -57,17 +56,24 @@ func sinceText(s *replay.Seen) string {
 	return fmt.Sprintf("%s denied, from %s to %s: each one since %s", number(s.Denied), first, last, since)
 }
 
-// printExplanationJSON prints the explanation as the library writes it, with what the log says about the client.
-func printExplanationJSON(t *terminal, e *ratelimit.Explanation, seen *replay.Watched) error {
+// printExplanationJSON prints the explanation as the library writes it, with the time, and what the log says about the client.
+func printExplanationJSON(t *terminal, e *ratelimit.Explanation, at time.Time, seen *replay.Watched) error {
 	text, err := json.Marshal(e)
-	if err != nil || seen.Client.Requests == 0 {
-		return cmp.Or(err, t.printJSON(e))
-	}
-	log, err := json.Marshal(seen.Client)
 	if err != nil {
 		return err
 	}
-	return t.printJSON(json.RawMessage(slices.Concat(text[:len(text)-1], []byte(`,"log":`), log, []byte("}"))))
+	more := struct {
+		Time time.Time    `json:"time"`
+		Log  *replay.Seen `json:"log,omitempty"`
+	}{Time: at.UTC()}
+	if seen.Client.Requests > 0 {
+		more.Log = &seen.Client
+	}
+	rest, err := json.Marshal(more)
+	if err != nil {
+		return err
+	}
+	return t.printJSON(json.RawMessage(slices.Concat(text[:len(text)-1], []byte(","), rest[1:])))
 }
 
 // windowText returns the edges of the window by which the rule r decides at the time at. It returns an empty text if the rule

@@ -19,14 +19,14 @@ import (
 
 // An overrideJSON is an override, such as the block of a client, as commands print it with the flag -json.
 type overrideJSON struct {
-	Client string     `json:"client,omitempty"`
-	IP     string     `json:"ip,omitempty"`
-	Effect string     `json:"effect"`
-	Rules  []string   `json:"rules"` // empty for all rules
-	Rate   string     `json:"rate,omitempty"`
-	Until  *time.Time `json:"until"`  // null if the override has no end
-	Rest   int64      `json:"restNs"` // nanoseconds from now to Until; 0 if the override has no end
-	Note   string     `json:"note"`
+	Client string        `json:"client,omitempty"`
+	IP     string        `json:"ip,omitempty"`
+	Effect string        `json:"effect"`
+	Rules  []string      `json:"rules"` // empty for all rules
+	Rate   string        `json:"rate,omitempty"`
+	Until  *time.Time    `json:"until"`  // null if the override has no end
+	Rest   time.Duration `json:"restNs"` // nanoseconds from now to Until; 0 if the override has no end
+	Note   string        `json:"note"`
 }
 
 func jsonOf(now time.Time, o ratelimit.Override) overrideJSON {
@@ -36,7 +36,7 @@ func jsonOf(now time.Time, o ratelimit.Override) overrideJSON {
 	}
 	if !o.Until.IsZero() {
 		until := o.Until.UTC()
-		j.Until, j.Rest = &until, int64(until.Sub(now))
+		j.Until, j.Rest = &until, until.Sub(now)
 	}
 	return j
 }

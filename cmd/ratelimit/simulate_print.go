@@ -304,7 +304,7 @@ func values(out *sim.Outcome, n int, count func(sim.Bin) int) []float64 {
 func (s *simulation) printCSV(w io.Writer, outcomes []*sim.Outcome) error {
 	c := csv.NewWriter(w)
 	records := [][]string{{
-		"name", "offered", "admitted", "denied", "attack_offered", "attack_admitted", "longest_wait_ns", "never", "longest_until_ns", "unserved",
+		"name", "offered", "granted", "denied", "attack_offered", "attack_granted", "longest_wait_ns", "never", "longest_until_ns", "unserved",
 		"rule", "algorithm", "rate", "mode", "asked", "rule_denied", "keys", "window_ns", "most", "bound", "unit", "busy",
 	}}
 	for _, out := range outcomes {
@@ -337,7 +337,7 @@ func (s *simulation) costsJSON() map[string]int {
 func (s *simulation) printJSON(w io.Writer, outcomes []*sim.Outcome) error {
 	return writeJSON(w, map[string]any{
 		"shape": s.traffic.Shape, "send": s.send, "clients": s.traffic.Clients, "cost": s.traffic.Cost, "costs": s.costsJSON(),
-		"holdNanoseconds": s.hold, "retry": s.traffic.Retry,
-		"durationNanoseconds": s.traffic.Duration, "seed": s.traffic.Seed, "outcomes": outcomes,
+		"holdNs": s.hold, "retry": s.traffic.Retry,
+		"durationNs": s.traffic.Duration, "seed": s.traffic.Seed, "outcomes": outcomes,
 	})
 }

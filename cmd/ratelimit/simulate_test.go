@@ -145,7 +145,7 @@ func TestSimulateBadInput(t *testing.T) {
 		`-retry is "x": must be one of none, obey, ignore, mixed`:                          {"-retry", "x"},
 		`-rate is "x": must look like "100/m"`:                                             {"-rate", "x"},
 		`-rate is "unlimited": must be a limit`:                                            {"-rate", "unlimited"},
-		`-rate is "65537/m": for SlidingWindowLog, its count must be at most 65536`:        {"-rate", "65537/m", "-algorithm", "SlidingWindowLog"},
+		`-rate is "65537/m": for SlidingWindowLog, its count must be at most`:              {"-rate", "65537/m", "-algorithm", "SlidingWindowLog"},
 		`-rate is "5/m burst 5000000000": for TokenBucket, its burst must be at most 4294967295`: {"-rate", "5/m burst 5000000000",
 			"-algorithm", "TokenBucket"},
 		`-send is "100/M, burst=20": must be written "100/m burst 20"`:                          {"-send", "100/M, burst=20"},
@@ -224,10 +224,10 @@ func TestSimulateData(t *testing.T) {
 		Send     string
 		Seed     int
 		Outcomes []struct {
-			Name                      string
-			Offered, Admitted, Denied int
-			Rules                     []struct{ Most, Bound int }
-			Bins                      []struct{ Offered, Admitted int }
+			Name                     string
+			Offered, Granted, Denied int
+			Rules                    []struct{ Most, Bound int }
+			Bins                     []struct{ Offered, Granted int }
 		}
 	}
 	require.NoError(t, json.Unmarshal([]byte(got.out), &read))
@@ -236,7 +236,7 @@ func TestSimulateData(t *testing.T) {
 	require.Len(t, read.Outcomes, 5)
 	for _, out := range read.Outcomes {
 		require.Equal(t, 50, out.Offered)
-		require.Equal(t, 50, out.Admitted+out.Denied)
+		require.Equal(t, 50, out.Granted+out.Denied)
 		require.LessOrEqual(t, out.Rules[0].Most, out.Rules[0].Bound)
 	}
 }

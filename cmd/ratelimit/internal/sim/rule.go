@@ -24,7 +24,7 @@ type Rule struct {
 
 	// Window is the length of a window. The instant at the end of a window does not belong to the window. For a rule that
 	// limits how many requests run at once, Window is 0: MaxGranted and Bound then say how many units run at once.
-	Window     time.Duration `json:"windowNanoseconds"`
+	Window     time.Duration `json:"windowNs"`
 	MaxGranted int           `json:"most"`  // most units that one key was granted in any window; 0 in shadow or advise mode
 	Bound      int           `json:"bound"` // most units that one key can be granted in any window, whatever is sent; -1 if there is no bound
 

@@ -308,7 +308,7 @@ func TestEnds(t *testing.T) {
 	text, err := json.Marshal(out)
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"rate":"1/m"`)
-	require.Contains(t, string(text), `"windowNanoseconds":60000000000`)
+	require.Contains(t, string(text), `"windowNs":60000000000`)
 }
 
 func TestAlignedStart(t *testing.T) {
