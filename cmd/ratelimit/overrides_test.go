@@ -115,7 +115,7 @@ $`, got.out)
 	require.NoError(t, json.Unmarshal([]byte(got.out), &out), got.out)
 	require.Len(t, out.Overrides, 1)
 	require.Equal(t, "ticket\n4711 <b>, "+who(), out.Overrides[0].Note)
-	require.Equal(t, out.Overrides[0].Until.Sub(out.Time), time.Duration(out.Overrides[0].Rest))
+	require.Equal(t, out.Overrides[0].Until.Sub(out.Time), out.Overrides[0].Rest)
 
 	got = o.run("lift", "-client", "carol")
 	require.Equal(t, call{exitFound, "", "SERVER/0: nothing to lift in limiter shop; see ratelimit overrides\n"}, got)

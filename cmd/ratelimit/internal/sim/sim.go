@@ -36,19 +36,19 @@ type Options struct {
 
 // An Outcome has the counts of one run of a simulation.
 type Outcome struct {
-	Name     string `json:"name"`     // name of the Target
-	Offered  int    `json:"offered"`  // requests that were sent, including those that were sent again
+	Name     string `json:"name"`    // name of the Target
+	Offered  int    `json:"offered"` // requests that were sent, including those that were sent again
 	Admitted int    `json:"granted"` // how many of the Offered requests were granted
-	Denied   int    `json:"denied"`   // how many of the Offered requests were denied
-	Busy     int    `json:"busy"`     // how many of the Denied requests were denied only because other requests were running
+	Denied   int    `json:"denied"`  // how many of the Offered requests were denied
+	Busy     int    `json:"busy"`    // how many of the Denied requests were denied only because other requests were running
 
-	AttackOffered  int `json:"attackOffered,omitempty"`  // how many of the Offered requests the attacker sent
+	AttackOffered  int `json:"attackOffered,omitempty"` // how many of the Offered requests the attacker sent
 	AttackAdmitted int `json:"attackGranted,omitempty"` // how many of the Admitted requests the attacker sent
 
 	LongestWait  time.Duration `json:"longestWaitNs"`  // longest RetryAfter of a denial
-	Never        int           `json:"never"`                   // denials whose RetryAfter is ratelimit.Never
+	Never        int           `json:"never"`          // denials whose RetryAfter is ratelimit.Never
 	LongestUntil time.Duration `json:"longestUntilNs"` // longest time from the first try of a request until it was granted
-	Unserved     int           `json:"unserved"`                // requests that were never granted, not even when sent again
+	Unserved     int           `json:"unserved"`       // requests that were never granted, not even when sent again
 	LongestDelay time.Duration `json:"longestDelayNs"` // longest Delay of a granted request
 
 	Rules []*Rule   `json:"rules"` // counts of each rule; the default rule comes last
@@ -57,7 +57,7 @@ type Outcome struct {
 
 // A Bin has the counts of requests in one of the equal parts of the duration.
 type Bin struct {
-	Offered  int `json:"offered"`  // requests that were sent in this part
+	Offered  int `json:"offered"` // requests that were sent in this part
 	Admitted int `json:"granted"` // how many of the Offered requests were granted
 }
 
