@@ -25,6 +25,7 @@ var replayCommand = command{
 ratelimit replay access.log -config limits.json
 ratelimit replay access.log -config limits.json -against stricter.json
 ratelimit replay access.log -config old.json -against new.json -markdown
+ratelimit replay access.log -config limits.json -html report.html
 ratelimit replay access.log.2.gz access.log.1 access.log -config limits.json
 zcat app.gz | ratelimit replay - -field client=user_id -config limits.json
 ratelimit replay access.log -config limits.json -enforce -max-denied 0.1%
@@ -59,6 +60,7 @@ const maxJSONSpans = 2048
 // replayFlags hold the flags of the command replay.
 type replayFlags struct {
 	config, against, decisions string
+	html                       string
 	top                        int
 	maxDenied                  shareFlag
 	markdown, follow, json     bool
@@ -70,6 +72,7 @@ func (f *replayFlags) define(fs *flag.FlagSet) {
 	fs.IntVar(&f.top, "top", 10, "how many offenders to list, at `most`")
 	fs.Var(&f.maxDenied, "max-denied", "the `share` of denied requests above which the exit code is 1")
 	fs.BoolVar(&f.markdown, "markdown", false, "print Markdown, for a pull request")
+	fs.StringVar(&f.html, "html", "", "a `file` for the report as a page of HTML")
 	fs.BoolVar(&f.follow, "follow", false, "draw the report every two seconds, of a log from tail -F")
 	fs.StringVar(&f.decisions, "decisions", "", "a `file` for each decision, as a JSON object a line")
 	fs.BoolVar(&f.json, "json", false, "print JSON")
@@ -151,6 +154,12 @@ func (f *replayFlags) print(t *terminal, out *replayJSON, run *replay.Run) error
 	spans := maxPrintedSpans
 	if f.json {
 		spans = maxJSONSpans
+	}
+	if f.html != "" {
+		out.Report = run.Report(f.top, maxDrawnSpans)
+		if err := t.save(f.html, func(w io.Writer) error { return writeReplayPage(w, out) }); err != nil {
+			return fmt.Errorf("-html is %q: %w", f.html, err)
+		}
 	}
 	out.Report = run.Report(f.top, spans)
 	switch {

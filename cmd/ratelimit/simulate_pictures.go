@@ -3,9 +3,7 @@ package main
 //go:generate go run ./internal/pictures ../../docs/pictures
 
 import (
-	_ "embed"
 	"fmt"
-	"html/template"
 	"io"
 	"slices"
 	"strings"
@@ -146,14 +144,9 @@ func (s *simulation) dots(values []int) (points []chart.Point) {
 	return points
 }
 
-//go:embed page.html
-var pageText string
-
-var reportPage = template.Must(template.New("page").Parse(pageText))
-
 // writePage writes the tables and the pictures as a page of HTML. The page needs no other file.
 func (s *simulation) writePage(w io.Writer, outcomes []*sim.Outcome) error {
-	var pictures []template.HTML
+	var pictures []*chart.Figure
 	for i, out := range outcomes {
 		panels := s.panels(out)
 		each := len(panels) // number of panels in each picture: 1 if there is a file of rules, and otherwise all
@@ -169,15 +162,18 @@ func (s *simulation) writePage(w io.Writer, outcomes []*sim.Outcome) error {
 				p[k].Height = 120
 			}
 			f.Desc, f.Panels, f.Width, f.Inline = describe(outcomes[i:i+1]), p, 360, true
-			var b strings.Builder
-			if err := f.WriteSVG(&b); err != nil {
-				return err
-			}
-			pictures = append(pictures, template.HTML(b.String())) //nolint:gosec // the texts in the SVG are escaped
+			pictures = append(pictures, f)
 		}
 	}
-	return reportPage.Execute(w, map[string]any{
-		"Title": "What is granted: " + plain(s.limit), "About": s.about(), "Tables": s.summary(outcomes), "Remarks": s.remarks(outcomes),
-		"Pictures": pictures, "Style": template.CSS(chart.Style()), //nolint:gosec // the style sheet is a constant
-	})
+	h := &htmlPage{title: "What is granted: " + plain(s.limit), pictures: pictures}
+	for _, line := range s.about() {
+		h.line("%s", line)
+	}
+	for _, table := range s.summary(outcomes) {
+		h.table(table)
+	}
+	for _, line := range s.remarks(outcomes) {
+		h.line("%s", line)
+	}
+	return h.write(w)
 }
