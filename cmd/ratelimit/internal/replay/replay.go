@@ -63,7 +63,20 @@ func (p *Player) denier(res *ratelimit.Result) *rule {
 	if res.Reason == ratelimit.ReasonOverride {
 		return p.blocks
 	}
-	return p.byName[res.Rule]
+	return p.rule(res.Rule)
+}
+
+// rule returns the rule with this name. Of few rules, it compares all names, which is faster than a map.
+func (p *Player) rule(name string) *rule {
+	if len(p.rules) > 8 {
+		return p.byName[name]
+	}
+	for _, r := range p.rules {
+		if r.name == name {
+			return r
+		}
+	}
+	return nil
 }
 
 // The type denials has the times of the first and the last denial.
@@ -154,13 +167,13 @@ func (p *Player) play(ctx context.Context, req *ratelimit.Request, at time.Time,
 		p.watched.note(p, &res, each, req, at)
 	}
 	for i := range each {
-		if r := p.byName[each[i].Rule]; !r.shadow { // the answers of rules in shadow or advise mode are in p.shadows
+		if r := p.rule(each[i].Rule); !r.shadow { // the answers of rules in shadow or advise mode are in p.shadows
 			p.count(r, &each[i], req)
 		}
 	}
 	for i := range p.shadows {
 		d := &p.shadows[i]
-		r := p.byName[d.Rule]
+		r := p.rule(d.Rule)
 		p.count(r, &d.Result, req)
 		if !d.Result.Allowed {
 			r.denied++
