@@ -6,16 +6,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math"
 	"strings"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/accesslog"
-	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/chart"
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/replay"
-	"github.com/ratelimit-go/ratelimit/internal/calendar"
 )
 
 var explainCommand = command{
@@ -29,12 +26,19 @@ ratelimit explain limits.json -client bob -endpoint /a -attr tenant=acme
 ratelimit explain limits.json -client bob -endpoint /chat -cost tokens=2000
 ratelimit explain limits.json -ip 10.0.0.1 -endpoint /login \
     -after access.log -at 2026-10-10T12:10:20Z
+ratelimit explain limits.json -client alice -endpoint /search \
+    -after access.log -redis redis://127.0.0.1:6379 -name shop
 `,
 	about: `
 Says which rules apply to one request, and what each of them answers. Without
 -after, nothing was used before. With it, the requests of that log come first:
 all of them, or those before -at. The time is -at, or that of the last line of
 the log, or now. The exit code is 1 if the request is denied.
+
+Overrides, such as the block of a client, are those of the file of rules and,
+with -redis and -name, those that block, exempt and rate have set in the server,
+or those in the file -overrides. They hold for all requests of the log, because
+nothing says when they were set.
 ` + aboutLogs,
 	run: runExplain,
 }
@@ -142,6 +146,7 @@ func runExplain(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 	after := listFlag{}
 	fs.Var(&after, "after", "a `log` whose requests come first; may be repeated")
 	how := newRuleFlags(fs)
+	exceptions := newExceptionFlags(fs)
 	logs := newLogFlags(fs)
 	paths, err := parse(fs, args, 1, 1, "the file of rules")
 	if err != nil {
@@ -151,14 +156,10 @@ func runExplain(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 	if err := logs.asksFor(req); err != nil {
 		return err
 	}
-	clock, end := replay.NewClock(), timeFlag(math.MaxInt64)
-	switch {
-	case *at != "":
-		if err := end.Set(*at); err != nil {
-			return usageError(fmt.Sprintf("-at is %q: %v", *at, err))
-		}
-	case len(after) == 0:
-		clock.Set(time.Now().UnixNano())
+	clock := replay.NewClock()
+	end, err := endOfLog(*at, len(after) > 0, clock)
+	if err != nil {
+		return err
 	}
 	player, err := how.player(clock, paths[0])
 	if err != nil {
@@ -170,7 +171,10 @@ func runExplain(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 	if err := refuse(ctx, t, player.Limiter(), req); err != nil {
 		return err
 	}
-	uses := player.Watch(req, shownUses)
+	if err := exceptions.apply(ctx, t, player.Limiter()); err != nil {
+		return err
+	}
+	seen := player.Watch(req, shownUses)
 	strict, err := logs.before(ctx, t, after, int64(end), replay.NewRun(clock, player, nil, nil), req.Client)
 	if err != nil {
 		return err
@@ -183,14 +187,29 @@ func runExplain(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 		return err
 	}
 	if *asJSON {
-		err = t.printJSON(e)
+		err = printExplanationJSON(t, &e, clock.Now(), seen)
 	} else {
-		err = printExplanation(t, &e, clock.Now(), uses)
+		err = printExplanation(t, &e, clock.Now(), seen)
 	}
 	if err == nil && !e.Result.Allowed {
 		err = errFound
 	}
 	return cmp.Or(err, strict)
+}
+
+// endOfLog returns the time before which requests of logs count: that of the flag -at, or the end of time. Without logs and
+// without -at, it sets the clock to the current time.
+func endOfLog(at string, logs bool, clock *replay.Clock) (timeFlag, error) {
+	end := timeFlag(math.MaxInt64)
+	switch {
+	case at != "":
+		if err := end.Set(at); err != nil {
+			return end, usageError(fmt.Sprintf("-at is %q: %v", plain(shortened(at)), err))
+		}
+	case !logs:
+		clock.Set(time.Now().UnixNano())
+	}
+	return end, nil
 }
 
 // asksFor returns a usageError if the flags do not describe a request. Otherwise it fills in what they mean.
@@ -236,31 +255,6 @@ func (f *logFlags) before(
 	return f.warnOf(t, doubts), nil
 }
 
-// shownUses is how many of the requests that used the budget of a rule explain lists.
-const shownUses = 5
-
-// printUses prints the last requests that have used the budget of a rule.
-func printUses(p *page, u *replay.Uses) {
-	if u == nil || u.Requests == 0 {
-		return
-	}
-	text := "1 granted request"
-	if u.Requests > 1 {
-		text = number(u.Requests) + " granted requests"
-	}
-	if u.Requests > len(u.Last) {
-		text += fmt.Sprintf(", the last %d", len(u.Last))
-	}
-	p.line("  used by %s:", text)
-	for _, use := range u.Last {
-		costs := ""
-		if use.Cost != 1 {
-			costs = fmt.Sprintf(", cost %d", use.Cost)
-		}
-		p.line("    %s %s for %s%s", use.Time.UTC().Format("2006-01-02 15:04:05.999999999"), plain(use.Client), quote(use.Endpoint), costs)
-	}
-}
-
 // A listFlag collects the values of a flag that may be repeated.
 type listFlag []string
 
@@ -271,112 +265,3 @@ func (l *listFlag) Set(text string) error {
 	*l = append(*l, text)
 	return nil
 }
-
-func printExplanation(t *terminal, e *ratelimit.Explanation, at time.Time, uses map[string]*replay.Uses) error {
-	p := &page{width: t.width}
-	req := &e.Request
-	who := "client " + quote(req.Client)
-	if req.IP != "" && req.Client == "ip:"+req.IP {
-		who = "IP " + quote(req.IP)
-	}
-	costs := []string{fmt.Sprintf("cost %d", max(req.Cost, 1))}
-	for _, c := range req.Costs {
-		costs = append(costs, fmt.Sprintf("%d %s", c.N, plain(c.Unit)))
-	}
-	p.line("%s for %s, %s, at %s UTC", who, quote(req.Endpoint), strings.Join(costs, " and "),
-		at.UTC().Format("2006-01-02 15:04:05.999999999"))
-	p.line("%s", answer(e.Result))
-	if len(e.Rules) == 0 {
-		p.line("no rule applies")
-	}
-	for i := range e.Rules {
-		r := &e.Rules[i]
-		p.line("")
-		verb := map[bool]string{true: "grants", false: "denies"}[r.Result.Allowed]
-		if r.AnsweredBy == "uncounted" || r.AnsweredBy == "unheld" {
-			verb = "is not asked"
-		} else if !r.Mode.Denies() {
-			verb = "is in " + string(r.Mode) + " mode, and would " + map[bool]string{true: "grant", false: "deny"}[r.Result.Allowed]
-		}
-		p.line("rule %s %s", quote(r.Name), verb)
-		match := r.Match
-		if r.Pattern != "" {
-			match += " " + quote(r.Pattern)
-		}
-		p.line("  match  %s", match)
-		p.line("  key    %s %s", plain(string(r.KeyType)), quote(r.Key))
-		if r.AnsweredBy == "uncounted" || r.AnsweredBy == "unheld" {
-			p.line("  limit  %s %s %s", plain(string(r.Algorithm)), r.Rate, r.Unit)
-			p.line("  state  %s", notAsked(r))
-			continue
-		}
-		if r.Result.Limit < 0 {
-			p.line("  limit  none for this client, by its %s", r.RateFrom)
-			continue
-		}
-		rate := strings.TrimSpace(plain(string(r.Algorithm)) + " " + r.Rate.String() + " " + r.Unit)
-		if r.RateFrom != "rule" {
-			rate += ", by its " + string(r.RateFrom)
-		}
-		length := calendar.LengthAt(string(r.Rate.Window), r.Rate.Per, at)
-		p.line("  limit  %s, at most %d in any %s", rate, bound(r, length), span(length))
-		p.line("  state  %s: %d of %d left, %s", stateText(string(r.AnsweredBy)), r.Result.Remaining, r.Result.Limit, answer(r.Result))
-		p.line("         as new after %s", wait(r.Result.ResetAfter))
-		if r.Err != nil {
-			p.line("  error  %s", plain(r.Err.Error()))
-		}
-		printUses(p, uses[r.Name])
-	}
-	_, err := io.WriteString(t.out, p.String())
-	return err
-}
-
-// bound returns the most that the rule r grants in any interval of the given length, of which one end does not count.
-func bound(r *ratelimit.RuleExplanation, length time.Duration) int {
-	return max(r.Algorithm.MaxIn(r.Rate, length-1), 0)
-}
-
-// notAsked returns a text that says why the rule r does not decide on the request.
-func notAsked(r *ratelimit.RuleExplanation) string {
-	if r.AnsweredBy == "uncounted" {
-		return fmt.Sprintf("the request has no %s; see -cost %s=NUMBER", r.Unit, r.Unit)
-	}
-	return "counts what is running, and a log does not say how long it runs"
-}
-
-// quote returns the given text in quotation marks, with its unprintable characters escaped.
-func quote(text string) string { return `"` + plain(text) + `"` }
-
-func stateText(state string) string {
-	switch state {
-	case "own":
-		return "used before"
-	case "unseen":
-		return "unused"
-	}
-	return state
-}
-
-// answer says in words whether a request was granted. For a denied request, it also says when to send the request
-// again.
-func answer(r ratelimit.Result) string {
-	switch {
-	case r.Allowed && r.Delay > 0:
-		return "granted, to be held for " + span(r.Delay)
-	case r.Allowed:
-		return "granted"
-	case r.RetryAfter == ratelimit.Never:
-		return "denied, and always would be"
-	}
-	return "denied, again after " + wait(r.RetryAfter)
-}
-
-func wait(d time.Duration) string {
-	if d == ratelimit.Never {
-		return "never"
-	}
-	return span(d)
-}
-
-// span returns a duration as a short and exact text, such as 1m30s or 7d.
-func span(d time.Duration) string { return chart.Duration(d) }

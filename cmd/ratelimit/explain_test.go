@@ -2,21 +2,27 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/replay"
 )
 
 const exampleExplain = `IP "203.0.113.9" for "/login", cost 1, at 2026-10-10 12:10:20 UTC
-denied, again after 40s
+denied, again after 40s, at 2026-10-10 12:11:00
+in the log before: 20 requests of this client for "/login", 17 denied: each one
+  since 2026-10-10 12:10:03
 
 rule "/login" denies
   match  exact "/login"
   key    ip "203.0.113.9"
   limit  SlidingWindowLog 3/m, at most 3 in any 1m
+  window 2026-10-10 12:09:20 to 2026-10-10 12:10:20
   state  used before: 0 of 3 left, denied, again after 40s
          as new after 42s
   used by 3 granted requests:
@@ -74,6 +80,7 @@ rule "tenant" is in shadow mode, and would deny
   match  additional "*"
   key    attr:tenant "acme"
   limit  FixedWindow 2/h, at most 4 in any 1h
+  window 2026-10-10 12:00:00 to 2026-10-10 13:00:00
   state  unused: 2 of 2 left, denied, and always would be
          as new after 0s
 `, got.out)
@@ -83,15 +90,108 @@ rule "tenant" is in shadow mode, and would deny
 func TestExplainWindows(t *testing.T) {
 	files := map[string]string{"months.json": `{"rules": [
   {"endpoint": "/a", "algorithm": "FixedWindow", "rate": "10000/month Europe/Berlin"},
-  {"endpoint": "/b", "algorithm": "FixedWindow", "rate": "500/day from first"}]}`}
+  {"endpoint": "/c", "algorithm": "FixedWindow", "rate": "5/h"},
+  {"endpoint": "/d", "algorithm": "SlidingWindowCounter", "rate": "5/h"},
+  {"endpoint": "/b", "algorithm": "FixedWindow", "rate": "500/day from first"}]}`,
+		"log": `{"time": "2026-10-10T10:30:00Z", "client": "x", "endpoint": "/b"}`}
 	for _, row := range []struct{ endpoint, limit, state string }{
-		{"/a", "FixedWindow 10000/month Europe/Berlin, at most 30000 in any 31d1h", "as new after 21d11h"},
+		{"/a", "FixedWindow 10000/month Europe/Berlin, at most 30000 in any 31d1h\n" +
+			"  window 2026-09-30 22:00:00 to 2026-10-31 23:00:00", "as new after 21d11h"},
 		{"/b", "FixedWindow 500/d from first, at most 1000 in any 1d", "as new after 1d"},
+		{"/c", "FixedWindow 5/h, at most 10 in any 1h\n  window 2026-10-10 12:00:00 to 2026-10-10 13:00:00", "as new after 1h"},
+		{"/d", "SlidingWindowCounter 5/h, at most 9 in any 1h\n" +
+			"  window 2026-10-10 12:00:00 to 2026-10-10 13:00:00 and part of the last", "as new after 2h"},
 	} {
 		got := runIn(t, files, strings.Fields("explain months.json -client x -at 2026-10-10T12:00:00Z -endpoint "+row.endpoint)...)
 		require.Equal(t, exitOK, got.code, got.err)
 		require.Contains(t, got.out, "  limit  "+row.limit+"\n")
 		require.Contains(t, got.out, "         "+row.state+"\n")
+	}
+	got := runIn(t, files, strings.Fields("explain months.json -client x -endpoint /b -after log -at 2026-10-10T12:00:00Z")...)
+	require.Contains(t, got.out, "  window 2026-10-10 10:30:00 to 2026-10-11 10:30:00\n", "it began with the first use")
+}
+
+// TestExplainSince says since when a client is denied: since the first denial after its last grant.
+func TestExplainSince(t *testing.T) {
+	files := map[string]string{"limits.json": `[{"endpoint": "/a", "algorithm": "FixedWindow", "rate": "2/m", "key": "global"}]`}
+	for i, client := range strings.Fields("x y x y x y x x") { // the second minute begins with the fifth request
+		files["log"] += fmt.Sprintf(`{"time": "2026-10-10T12:00:%02dZ", "client": "%s", "endpoint": "/a"}`+"\n", 20+10*i, client)
+		if i == 3 {
+			files["short"] = files["log"]
+		}
+	}
+	files["log"] = strings.NewReplacer(":60Z", ":59.25Z", ":70Z", ":59.5Z", ":80Z", ":59.75Z", ":90Z", ":59.999Z").Replace(files["log"])
+	for args, want := range map[string]string{
+		"-client x -after log -at 2026-10-10T12:00:40Z": `1 request of this client for "/a", none denied`,
+		"-client x -after log -at 2026-10-10T12:00:41Z": `2 requests of this client for "/a", 1 denied, at 2026-10-10 12:00:40`,
+		"-client x -after log":                          `5 requests of this client for "/a", 4 denied: each one since 2026-10-10 12:00:40`,
+		"-client y -after short":                        `2 requests of this client for "/a", 1 denied, at 2026-10-10 12:00:50`,
+	} {
+		got := runIn(t, files, append([]string{"explain", "limits.json", "-endpoint", "/a"}, strings.Fields(args)...)...)
+		require.Contains(t, strings.ReplaceAll(got.out, "\n  ", " "), "in the log before: "+want, args+got.err)
+	}
+	got := runIn(t, files, strings.Fields("explain limits.json -endpoint /a -client x -after log")...)
+	require.Contains(t, got.out, "  asked  8 requests of this key, 6 denied: each one since 2026-10-10 12:00:40\n")
+	files["log"] += `{"time": "2026-10-10T12:01:01Z", "client": "x", "endpoint": "/a"}` + "\n"
+	got = runIn(t, files, strings.Fields("explain limits.json -endpoint /a -client x -after log -json")...)
+	require.Equal(t, exitOK, got.code)
+	var out struct {
+		Time time.Time
+		Log  replay.Seen
+	}
+	require.NoError(t, json.Unmarshal([]byte(got.out), &out))
+	at := func(sec, ms int) time.Time { return time.Date(2026, 10, 10, 12, 0, sec, ms*1e6, time.UTC) }
+	require.Equal(t, replay.Seen{Requests: 6, Denied: 4, FirstDenied: at(40, 0), LastDenied: at(59, 999)}, out.Log)
+	require.Equal(t, at(61, 0), out.Time)
+}
+
+// TestExplainOverrides explains with overrides of the file of rules, and of another file.
+func TestExplainOverrides(t *testing.T) {
+	files := map[string]string{
+		"limits.json": `{"rules": [{"name": "a", "endpoint": "/a", "algorithm": "TokenBucket", "rate": "1/m"}], "overrides": [
+  {"client": "x", "effect": "block", "until": "2026-10-10T12:00:01Z", "note": "scraper"}]}`,
+		"more.json": `{"server": "s", "overrides": [{"client": "y", "effect": "exempt", "rules": [], "until": null, "restNs": 0, "note": "b"},
+  {"client": "z", "effect": "rate", "rate": "5/m", "rules": ["a"]}, {"ip": "10.0.0.0/8", "effect": "block", "rules": ["gone"]}]}`,
+		"list.json": `[{"client": "y", "effect": "block"}]`,
+	}
+	for _, client := range []string{"x", "y", "z"} {
+		for i := range 3 {
+			files["log"] += fmt.Sprintf(`{"time": "2026-10-10T12:00:0%dZ", "client": "%s", "endpoint": "/a"}`+"\n", i, client)
+		}
+	}
+	explain := func(args string) call {
+		return runIn(t, files, append([]string{"explain", "limits.json", "-endpoint", "/a"}, strings.Fields(args)...)...)
+	}
+	got := explain("-client x -at 2026-10-10T12:00:00Z")
+	require.Equal(t, call{exitFound, `client "x" for "/a", cost 1, at 2026-10-10 12:00:00 UTC
+denied, again after 1s, at 2026-10-10 12:00:01
+
+blocked by an override, and no rule is asked:
+  block of client "x" until 2026-10-10T12:00:01Z: "scraper"
+`, ""}, got)
+	require.Contains(t, explain("-client x -after log").out, "3 requests of this client for \"/a\", 2 denied, from 2026-10-10\n"+
+		"  12:00:00 to 2026-10-10 12:00:02: each one since 2026-10-10 12:00:02\n", "granted when the block had ended")
+	require.Contains(t, explain("-client y -overrides list.json").out, "denied, until the block is lifted\n")
+
+	got = explain("-client y -overrides more.json -after log")
+	require.Contains(t, got.out, "  limit  none for this client, by its override\n  by     an override: exemption of client \"y\": \"b\"\n")
+	require.Contains(t, got.err, "note: without effect: block of IP \"10.0.0.0/8\" for rule \"gone\"")
+	got = explain("-client z -overrides more.json -after log")
+	require.Equal(t, exitOK, got.code, "three of five are used")
+	require.Contains(t, got.out, "TokenBucket 5/m, at most 9 in any 1m\n  by     an override: rate 5/m of client \"z\" for rule \"a\"\n")
+
+	for args, want := range map[string]string{
+		"-client y -overrides none.json":              "none.json: no such file",
+		"-client y -overrides log":                    "log: invalid character",
+		"-client y -name shop":                        "-redis is missing",
+		"-client y -redis redis://x":                  "-name is missing",
+		"-client y -redis redis://x -overrides a":     "-overrides and -redis are given",
+		"-client y -redis http://x -name shop":        "the address must be redis://",
+		"-client y -redis redis://[::1]:1 -name shop": "refused",
+	} {
+		got := explain(args)
+		require.GreaterOrEqual(t, got.code, exitUsage, args)
+		require.Contains(t, got.err, want, args)
 	}
 }
 

@@ -102,7 +102,7 @@ const aboutLogs = `
 The form of a log is found by its first line, or -format names it: combined,
 vhost or common of web servers, alb or clb of AWS, cloudfront, iis, envoy,
 caddy, traefik, gcp, a JSON object a line, or CSV. -log-format is for nginx. A
-log may be compressed by gzip, and "-" is the standard input.
+log may be compressed by gzip or bzip2; "-" is the standard input.
 
 Several logs are merged by time. A line may be written up to -late after its
 time; it is then put in its place. A later one is decided at the latest time so

@@ -37,7 +37,8 @@ var exemptCommand = command{
 	summary: "free a client or some addresses from rules, in Redis",
 	examples: `
 ratelimit exempt -redis redis://127.0.0.1:6379 -name shop -client alice -for 2h
-ratelimit exempt -name shop -ip 10.0.0.0/8 -until 2026-12-01T00:00:00Z
+ratelimit exempt -name shop -ip 10.0.0.0/8 -until 2026-12-01
+ratelimit exempt -name shop -client alice -until tomorrow -note "ticket 4711"
 ratelimit exempt -name shop -config limits.json -client alice -rule /search
 `,
 	about: `
@@ -73,7 +74,7 @@ Processes whose limiters have the option WithOverrides obey within a second of
 their next decision. -rules, -rule and rates need -config, so that nothing is
 set that could not apply. Names may be pasted as replay, top and logs print
 them: quotation marks and escapes such as \x1b are read, except with -exact.
-Without -note, the note says who you are: user@host. The server is
+The note ends with who you are: user@host. The server is
 redis://127.0.0.1:6379/0 if none is given.
 `
 
@@ -81,7 +82,6 @@ redis://127.0.0.1:6379/0 if none is given.
 // overrides, and the client or the addresses for which the overrides are.
 type whomFlags struct {
 	server     *serverFlags
-	redis      *string
 	config     *string
 	client, ip *string
 	rules      listFlag
@@ -92,7 +92,6 @@ type whomFlags struct {
 func newWhomFlags(fs *flag.FlagSet) *whomFlags {
 	w := &whomFlags{
 		server: newServerFlags(fs),
-		redis:  fs.String("redis", "", "the `address` of the server, such as redis://:password@host:6379/0"),
 		config: fs.String("config", "", "the `file` of rules"),
 		client: fs.String("client", "", "the `client`"),
 		ip:     fs.String("ip", "", "the `address`, or a prefix such as 10.0.0.0/8"),
@@ -128,13 +127,11 @@ type target struct {
 // open connects to the server, and reads the overrides of the limiter there. The parameter urls has the arguments that name a
 // server. If the parameter whom is true, the flag -client or the flag -ip must be given.
 func (w *whomFlags) open(ctx context.Context, urls []string, whom bool) (*target, error) {
-	if *w.redis != "" {
-		urls = append([]string{*w.redis}, urls...)
+	if _, err := w.server.url(urls); err != nil {
+		return nil, err
 	}
 	given := *w.client != "" || *w.ip != ""
 	switch {
-	case len(urls) > 1:
-		return nil, usageError(fmt.Sprintf("%q is one argument too many", plain(urls[1])))
 	case *w.server.name == "":
 		return nil, usageError("-name is missing: the name of the limiter, as WithName says")
 	case whom && !given:
@@ -208,15 +205,20 @@ func (w *whomFlags) whom(limiter string) ratelimit.Override {
 func runSet(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string, effect string) error {
 	how := newWhomFlags(fs)
 	lasts := fs.String("for", "", "how `long` it lasts, such as 90m, 2h or 7d")
-	until := fs.String("until", "", "the `time` at which it ends, such as 2026-12-01T00:00:00Z")
-	note := fs.String("note", "", "a `text` for people: why; without it, who you are")
+	until := fs.String("until", "", "the `time` at which it ends, in UTC: such as 18:00, tomorrow, \"tomorrow 9:00\",\n"+
+		"2026-12-01 or 2026-12-01T00:00:00Z")
+	note := fs.String("note", "", "a `text` for people: why; who you are is added")
 	args, err := parse(fs, args, 0, 2, "the server")
 	if err != nil {
 		return err
 	}
 	urls := slices.Clone(args)
 	o := how.whom(*how.server.name)
-	o.Effect, o.Note = effect, cmp.Or(*note, who())
+	o.Effect = effect
+	var ends func(now time.Time) time.Time
+	if o.Note, ends, err = lastingAs(*note, *lasts, *until); err != nil {
+		return err
+	}
 	if effect == ratelimit.EffectRate {
 		i := slices.IndexFunc(urls, func(text string) bool { return !strings.Contains(text, "://") })
 		switch {
@@ -229,10 +231,6 @@ func runSet(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string, e
 			return usageError(asFlag(err))
 		}
 		urls = slices.Delete(urls, i, i+1)
-	}
-	ends, err := endOf(*lasts, *until)
-	if err != nil {
-		return err
 	}
 	if o, err = canonical(ctx, o); err != nil {
 		return err

@@ -50,6 +50,7 @@ func (o *operated) run(name string, args ...string) call {
 	got := do(o.t, append([]string{name, "-redis", "redis://" + o.address, "-name", "shop"}, args...)...)
 	for _, text := range []*string{&got.out, &got.err} {
 		*text = strings.ReplaceAll(*text, o.address, "SERVER")
+		*text = strings.ReplaceAll(*text, who(), "by WHO")
 		*text = regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?Z?`).ReplaceAllString(*text, "TIME")
 	}
 	return got
@@ -74,7 +75,7 @@ func TestOverrideCommands(t *testing.T) {
 
 	got := o.run("block", "-client", "alice", "-for", "90m", "-note", "ticket\n4711 <b>")
 	require.Equal(t, call{exitOK, "SERVER/0: blocked client alice in limiter shop\nrules  all\nuntil  TIME UTC, in 1h30m\n" +
-		`note   ticket\n4711 <b>` + "\n" + obeyed, ""}, got)
+		`note   ticket\n4711 <b>, by WHO` + "\n" + obeyed, ""}, got)
 	res := o.ask(alice)
 	require.False(t, res.Allowed)
 	require.Equal(t, ratelimit.Reason("override"), res.Reason)
@@ -84,7 +85,7 @@ func TestOverrideCommands(t *testing.T) {
 	got = o.run("exempt", "-config", "limits.json", "-ip", "::ffff:203.0.113.0/120", "-rules", "shop:/search,/login", "-rule", "pair")
 	require.Equal(t, exitOK, got.code, got.err)
 	require.Regexp(t, `^SERVER/0: exempted ip 203\.0\.113\.0/24 in limiter shop\nrules  /search, /login, pair\nuntil  lifted\n`+
-		`note   by \S+@\S+\n`+regexp.QuoteMeta(obeyed)+`note: this exemption has no end, see -for and -until\n$`, got.out)
+		`note   by WHO\n`+regexp.QuoteMeta(obeyed)+`note: this exemption has no end, see -for and -until\n$`, got.out)
 	require.Equal(t, -1, o.ask(ratelimit.Request{Client: "bob", IP: "203.0.113.9", Endpoint: "/search"}).Limit)
 
 	// The name is one that top, replay and logs print.
@@ -92,7 +93,7 @@ func TestOverrideCommands(t *testing.T) {
 		got = o.run("rate", "-config", "limits.json", "-client", printed, "-until", "2199-12-01T00:00:00Z", "-note", "more", "500/m")
 		require.Equal(t, exitOK, got.code, got.err)
 		require.Regexp(t, `^SERVER/0: rate 500/m for client evil\\x1b\[2J in limiter shop\nrules  all\nuntil  TIME UTC, in \S+\n`+
-			`note   more\n`, got.out)
+			`note   more, by WHO\n`, got.out)
 	}
 	require.Equal(t, 500, o.ask(ratelimit.Request{Client: "evil\x1b[2J", Endpoint: "/search"}).Limit)
 	got = o.run("block", "-exact", "-client", `"evil\x1b[2J"`, "-note", "exact")
@@ -104,17 +105,17 @@ func TestOverrideCommands(t *testing.T) {
 	require.Regexp(t, `^SERVER/0, TIME UTC: 4 overrides of limiter shop
 
 whom +effect +rules +until +note
-client "evil\\x1b\[2J" +block +all +lifted +exact
-client alice +block +all +TIME \(1h30m\) +ticket\\n4711 <b>
-client evil\\x1b\[2J +rate 500/m +all +TIME \(\S+\) +more
-ip 203\.0\.113\.0/24 +exempt +/login, /search, pair +lifted +by \S+
+client "evil\\x1b\[2J" +block +all +lifted +exact, by WHO
+client alice +block +all +TIME \(1h30m\) +ticket\\n4711 <b>, by WHO
+client evil\\x1b\[2J +rate 500/m +all +TIME \(\S+\) +more, by WHO
+ip 203\.0\.113\.0/24 +exempt +/login, /search, pair +lifted +by WHO
 $`, got.out)
 	got = do(t, "overrides", "-redis", "redis://"+o.address, "-name", "shop", "-json", "-client", "alice")
 	var out overridesJSON
 	require.NoError(t, json.Unmarshal([]byte(got.out), &out), got.out)
 	require.Len(t, out.Overrides, 1)
-	require.Equal(t, "ticket\n4711 <b>", out.Overrides[0].Note)
-	require.Equal(t, out.Overrides[0].Until.Sub(out.Time), time.Duration(out.Overrides[0].Rest))
+	require.Equal(t, "ticket\n4711 <b>, "+who(), out.Overrides[0].Note)
+	require.Equal(t, out.Overrides[0].Until.Sub(out.Time), out.Overrides[0].Rest)
 
 	got = o.run("lift", "-client", "carol")
 	require.Equal(t, call{exitFound, "", "SERVER/0: nothing to lift in limiter shop; see ratelimit overrides\n"}, got)
@@ -123,7 +124,7 @@ $`, got.out)
 	got = o.run("lift", "-client", "alice")
 	require.Equal(t, call{exitOK, "SERVER/0: lifted 1 override of limiter shop\n" +
 		"whom          effect  rules                     until  note\n" +
-		`client alice   block  all    TIME (1h30m)  ticket\n4711 <b>` + "\n" + obeyed, ""}, got)
+		`client alice   block  all    TIME (1h30m)  ticket\n4711 <b>, by WHO` + "\n" + obeyed, ""}, got)
 	require.True(t, o.ask(alice).Allowed)
 	got = do(t, "lift", "-redis", "redis://"+o.address, "-name", "shop", "-all", "-json")
 	require.NoError(t, json.Unmarshal([]byte(got.out), &out), got.out)
@@ -141,6 +142,23 @@ $`, got.out)
 	require.Contains(t, got.out, "note: a client can change its address within its network, 2001:db8::/64\n")
 	got = o.run("block", "-ip", "0.0.0.0/0")
 	require.Contains(t, got.out, "note: this is for all addresses\n")
+}
+
+// TestExplainOfServer explains with the overrides that a server has.
+func TestExplainOfServer(t *testing.T) {
+	o := startOperated(t)
+	require.Equal(t, exitOK, o.run("block", "-client", "alice", "-note", "ticket 4711").code)
+	got := o.run("explain", "limits.json", "-client", "alice", "-endpoint", "/search")
+	require.Equal(t, exitFound, got.code, got.err)
+	require.Regexp(t, `denied, until the block is lifted\n\nblocked by an override, and no rule is asked:\n`+
+		`  block of client "alice": "ticket 4711, by WHO"\n$`, strings.ReplaceAll(got.out, "\n    ", " "))
+	require.Equal(t, exitOK, o.run("lift", "-client", "alice").code)
+	got = o.run("explain", "limits.json", "-client", "alice", "-endpoint", "/search", "-name", "shop")
+	require.Equal(t, exitOK, got.code, "after the lift: "+got.err)
+	require.True(t, o.ask(ratelimit.Request{Client: "alice", Endpoint: "/search"}).Allowed)
+	got = do(t, "explain", "limits.json", "-redis", "redis://"+o.address, "-name", "shpo", "-client", "alice", "-endpoint", "/search")
+	require.Equal(t, exitOK, got.code)
+	require.Contains(t, got.err, "note: no override of limiter shpo: "+o.address+"/0 has no key of limiter shpo, but 1 key of limiter shop\n")
 }
 
 func TestPardon(t *testing.T) {
@@ -187,7 +205,10 @@ func TestBadOverrideCommands(t *testing.T) {
 		{[]string{"block", "-client", "a", "-until", "tomorrow\x1b" + strings.Repeat("x", 1<<17)}, `-until is "tomorrow\x1bxxx`},
 		{[]string{"block", "-client", "a", "-until", "2020-01-01T00:00:00Z"}, `-until is TIME: must be in the future: it is TIME in the server`},
 		{[]string{"block", "-client", strings.Repeat("a", 1<<17)}, "-client is 131072 bytes: must have at most 4096 bytes"},
-		{[]string{"block", "-client", "a", "-note", strings.Repeat("a", 257)}, "-note is 257 bytes: must have at most 256 bytes"},
+		{[]string{"block", "-client", "a", "-note", strings.Repeat("a", 257)}, "-note is 257 bytes: must have at most "},
+		{[]string{"block", "-client", "a", "-until", "2h"}, `-until is "2h": must be a time`},
+		{[]string{"block", "-client", "a", "-until", "24:00"}, `-until is "24:00": must be a time`},
+		{[]string{"block", "-client", "a", "-until", "2020-01-01"}, `-until is TIME: must be in the future: it is TIME in the server`},
 		{[]string{"block", "-ip", "10.0.0.1/8"}, `-ip is "10.0.0.1/8": has bits set beyond its length: 10.0.0.0/8 is the prefix`},
 		{[]string{"block", "-ip", "10.0.0.1:80"}, `-ip is "10.0.0.1:80": must be an address`},
 		{[]string{"block", "-client", "a", "-rules", "/search"}, "-config is missing"},
@@ -226,6 +247,37 @@ func TestOverridesServerHangs(t *testing.T) {
 		require.Equal(t, call{exitFailed, "", fmt.Sprintf("ratelimit %s: %s/0 does not answer within 200ms\n", command, address)}, got)
 	}
 	require.NoError(t, process.Signal(syscall.SIGCONT))
+}
+
+// TestUntil reads the values of -until at a time of the server.
+func TestUntil(t *testing.T) {
+	now := time.Date(2026, 12, 31, 17, 59, 59, 1, time.UTC)
+	for text, want := range map[string]string{
+		"18:00": "2026-12-31 18:00:00", "17:59": "2027-01-01 17:59:00", "17:59:59": "2027-01-01 17:59:59", "0:30": "2027-01-01 00:30:00",
+		"tomorrow": "2027-01-01 00:00:00", "tomorrow 9:30": "2027-01-01 09:30:00", "tomorrow 18:00": "2027-01-01 18:00:00",
+		"2027-02-01": "2027-02-01 00:00:00", "2027-02-01 18:00": "2027-02-01 18:00:00", "2027-02-01 18:00:01": "2027-02-01 18:00:01",
+		"2027-02-01T00:00:00+01:00": "2027-01-31 23:00:00", "today 18:00": "2026-12-31 18:00:00", "today 9:00": "2026-12-31 09:00:00",
+	} {
+		ends, err := endOf("", text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, exactly(ends(now)), text)
+	}
+	for _, text := range []string{"today", "tomorrow 25:00", "tomorrow tomorrow", "18", "Monday", "-1:00", " ", "2027-02-30"} {
+		_, err := endOf("", text)
+		require.ErrorAs(t, err, new(usageError), text)
+	}
+}
+
+func TestNote(t *testing.T) {
+	note, err := noteOf("")
+	require.NoError(t, err)
+	require.Equal(t, who(), note)
+	most := 256 - len(", "+who())
+	note, err = noteOf(strings.Repeat("a", most))
+	require.NoError(t, err)
+	require.Len(t, note, 256)
+	_, err = noteOf(strings.Repeat("a", most+1))
+	require.EqualError(t, err, fmt.Sprintf("-note is %d bytes: must have at most %d bytes, because %q is added", most+1, most, ", "+who()))
 }
 
 func TestPasted(t *testing.T) {

@@ -19,14 +19,14 @@ import (
 
 // An overrideJSON is an override, such as the block of a client, as commands print it with the flag -json.
 type overrideJSON struct {
-	Client string     `json:"client,omitempty"`
-	IP     string     `json:"ip,omitempty"`
-	Effect string     `json:"effect"`
-	Rules  []string   `json:"rules"` // empty for all rules
-	Rate   string     `json:"rate,omitempty"`
-	Until  *time.Time `json:"until"`  // null if the override has no end
-	Rest   int64      `json:"restNs"` // nanoseconds from now to Until; 0 if the override has no end
-	Note   string     `json:"note"`
+	Client string        `json:"client,omitempty"`
+	IP     string        `json:"ip,omitempty"`
+	Effect string        `json:"effect"`
+	Rules  []string      `json:"rules"` // empty for all rules
+	Rate   string        `json:"rate,omitempty"`
+	Until  *time.Time    `json:"until"`  // null if the override has no end
+	Rest   time.Duration `json:"restNs"` // nanoseconds from now to Until; 0 if the override has no end
+	Note   string        `json:"note"`
 }
 
 func jsonOf(now time.Time, o ratelimit.Override) overrideJSON {
@@ -36,7 +36,7 @@ func jsonOf(now time.Time, o ratelimit.Override) overrideJSON {
 	}
 	if !o.Until.IsZero() {
 		until := o.Until.UTC()
-		j.Until, j.Rest = &until, int64(until.Sub(now))
+		j.Until, j.Rest = &until, until.Sub(now)
 	}
 	return j
 }
@@ -70,6 +70,68 @@ func who() string {
 	return strings.ToValidUTF8(text[:min(len(text), 256)], "")
 }
 
+// noteOf returns the note of an override: the text of the flag -note, and who runs this program.
+func noteOf(text string) (string, error) {
+	by := who()
+	if text == "" {
+		return by, nil
+	}
+	by = ", " + by
+	if most := max(256-len(by), 0); len(text) > most {
+		return "", usageError(fmt.Sprintf("-note is %d bytes: must have at most %d bytes, because %q is added", len(text), most, by))
+	}
+	return text + by, nil
+}
+
+// clockTimes and dates are forms of the flag -until, beside that of time.RFC3339. They are in UTC.
+var (
+	clockTimes = []string{"15:04", "15:04:05"}
+	dates      = []string{time.RFC3339, "2006-01-02", "2006-01-02 15:04", "2006-01-02 15:04:05"}
+)
+
+// parseAny reads a time that has one of the forms.
+func parseAny(forms []string, text string) (at time.Time, ok bool) {
+	for _, form := range forms {
+		if at, err := time.Parse(form, text); err == nil {
+			return at, true
+		}
+	}
+	return at, false
+}
+
+// untilOf reads the value of the flag -until. A time of the day without a date is the next one.
+func untilOf(text string) (ends func(now time.Time) time.Time, ok bool) {
+	if at, ok := parseAny(dates, text); ok && !at.IsZero() {
+		return func(time.Time) time.Time { return at }, true
+	}
+	word, clock, spaced := strings.Cut(text, " ")
+	days := map[string]int{"today": 0, "tomorrow": 1}
+	add, named := days[word]
+	if !named {
+		clock = text
+	}
+	at, ok := parseAny(clockTimes, clock)
+	if !ok && (word != "tomorrow" || spaced) {
+		return nil, false
+	}
+	return func(now time.Time) time.Time {
+		now = now.UTC()
+		day := time.Date(now.Year(), now.Month(), now.Day()+add, at.Hour(), at.Minute(), at.Second(), 0, time.UTC)
+		if !named && !day.After(now) {
+			day = day.AddDate(0, 0, 1)
+		}
+		return day
+	}, true
+}
+
+// lastingAs reads the values of the flags -note, -for and -until, see noteOf and endOf.
+func lastingAs(note, lasts, until string) (text string, ends func(now time.Time) time.Time, err error) {
+	if text, err = noteOf(note); err == nil {
+		ends, err = endOf(lasts, until)
+	}
+	return text, ends, err
+}
+
 // endOf reads the values of the flags -for and -until. It returns a function that takes the time of the server, and returns
 // the time at which the override ends. If both flags are empty, the function returns a zero time: the override then has no
 // end.
@@ -78,11 +140,12 @@ func endOf(lasts, until string) (func(now time.Time) time.Time, error) {
 	case lasts != "" && until != "":
 		return nil, usageError("-for and -until are given: one of them says when it ends")
 	case until != "":
-		at, err := time.Parse(time.RFC3339, until)
-		if err != nil || at.IsZero() {
-			return nil, usageError(fmt.Sprintf("-until is %q: must be a time such as 2026-12-01T00:00:00Z", shortened(until)))
+		ends, ok := untilOf(until)
+		if !ok {
+			return nil, usageError(fmt.Sprintf("-until is %q: must be a time in UTC such as 18:00, tomorrow, 2026-12-01 or 2026-12-01T00:00:00Z; "+
+				"-for says how long it lasts", shortened(until)))
 		}
-		return func(time.Time) time.Time { return at }, nil
+		return ends, nil
 	case lasts != "":
 		rate, err := ratelimit.ParseRate("1/" + lasts) // ParseRate is used because it can also read days
 		if err != nil || rate.Burst > 0 || rate.Requests != 1 || rate.Per < time.Microsecond {

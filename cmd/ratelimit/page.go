@@ -80,7 +80,11 @@ func (p *page) table(rows [][]string, left ...int) {
 // a header.
 func (p *page) cards(rows [][]string) {
 	header := rows[0]
-	p.line("by %s", header[0])
+	if text := header[0]; strings.HasPrefix(text, "by ") {
+		p.line("%s", text)
+	} else {
+		p.line("by %s", text)
+	}
 	for _, row := range rows[1:] {
 		p.line("%s", row[0])
 		for i, text := range row[1:] {

@@ -22,6 +22,7 @@ type serverFlags struct {
 	timeout *time.Duration
 	prefix  *string
 	name    *string
+	redis   *string // address of the server; an argument may name it, too
 }
 
 func newServerFlags(fs *flag.FlagSet) *serverFlags {
@@ -29,6 +30,7 @@ func newServerFlags(fs *flag.FlagSet) *serverFlags {
 		fs.Duration("timeout", 2*time.Second, "how `long` to wait for an answer of the server"),
 		fs.String("prefix", "ratelimit", "the first `word` of the keys, as WithPrefix says"),
 		fs.String("name", "", "the `name` of the limiter, as WithName says"),
+		fs.String("redis", "", "the `address` of the server, such as redis://:password@host:6379/0; may be an argument, too"),
 	}
 }
 
@@ -43,12 +45,25 @@ type server struct {
 // defaultURL is the address of the Redis server that is used if the command line names no server.
 const defaultURL = "redis://127.0.0.1:6379/0"
 
-// connect connects to the server at the first of the given URLs. If there is no URL, it connects to the server at
-// defaultURL. It returns once the server has answered a PING.
-func (f *serverFlags) connect(ctx context.Context, urls []string) (*server, error) {
-	url := defaultURL
-	if len(urls) > 0 {
-		url = urls[0]
+// url returns the address of the server: that of the flag -redis, or the only one of the arguments, or defaultURL.
+func (f *serverFlags) url(args []string) (string, error) {
+	if *f.redis != "" {
+		args = append([]string{*f.redis}, args...)
+	}
+	switch len(args) {
+	case 0:
+		return defaultURL, nil
+	case 1:
+		return args[0], nil
+	}
+	return "", usageError(fmt.Sprintf("%q is one argument too many", plain(args[1])))
+}
+
+// connect connects to the server that the flag -redis or an argument names. It returns once the server has answered a PING.
+func (f *serverFlags) connect(ctx context.Context, args []string) (*server, error) {
+	url, err := f.url(args)
+	if err != nil {
+		return nil, err
 	}
 	o, err := redis.ParseURL(url)
 	switch {

@@ -295,7 +295,7 @@ func TestReset(t *testing.T) {
 	t.Chdir(t.TempDir())
 	address, client, _ := startRedis(t)
 	l := use(t, client)
-	args := []string{"reset", "redis://" + address, "-config", "limits.json", "-name", "shop"}
+	args := []string{"reset", "-redis", "redis://" + address, "-config", "limits.json", "-name", "shop"}
 	got := do(t, append(args, "-client", "evil\x1b[2J", "-endpoint", "/search")...)
 	require.Equal(t, call{exitOK, fmt.Sprintf(`%s/0: reset 1 key of limiter shop
 rule     key          left before     now       of
@@ -362,7 +362,7 @@ func TestServerHangs(t *testing.T) {
 	timeout, prefix := 300*time.Millisecond, "ratelimit"
 	var err error
 	long := 20 * time.Second
-	w.server, err = (&serverFlags{&long, &prefix, nil}).connect(t.Context(), []string{"redis://" + address})
+	w.server, err = (&serverFlags{timeout: &long, prefix: &prefix, redis: new(string)}).connect(t.Context(), []string{"redis://" + address})
 	require.NoError(t, err)
 	defer w.close()
 	w.timeout = timeout
@@ -384,6 +384,8 @@ func TestServerRefuses(t *testing.T) {
 		{[]string{"top", "redis://" + address, "-config", "limits.json"}, exitFailed, address + "/0 answers: NOAUTH"},
 		{[]string{"top", "redis://:hunter2@" + address + "/3", "-config", "limits.json"}, exitFailed, address + "/3 answers: WRONGPASS"},
 		{[]string{"top", "redis://:secret@" + address, "-config", "limits.json"}, exitOK, ""},
+		{[]string{"top", "-redis", "redis://:secret@" + address, "-config", "limits.json"}, exitOK, ""},
+		{[]string{"top", "-redis", "redis://a", "redis://b", "-config", "limits.json"}, exitUsage, `"redis://b" is one argument too many`},
 		{[]string{"top", "redis://:hunter2@127.0.0.1:1", "-config", "limits.json"}, exitFailed, "127.0.0.1:1/0: connection refused\n"},
 		{[]string{"top", "redis://:hunter2@x:y:z", "-config", "limits.json"}, exitUsage, "the address must be redis://"},
 		{[]string{"top", "http://:hunter2@x", "-config", "limits.json"}, exitUsage, "the address must be redis://"},

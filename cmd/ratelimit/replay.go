@@ -25,6 +25,7 @@ var replayCommand = command{
 ratelimit replay access.log -config limits.json
 ratelimit replay access.log -config limits.json -against stricter.json
 ratelimit replay access.log -config old.json -against new.json -markdown
+ratelimit replay access.log -config limits.json -html report.html
 ratelimit replay access.log.2.gz access.log.1 access.log -config limits.json
 zcat app.gz | ratelimit replay - -field client=user_id -config limits.json
 ratelimit replay access.log -config limits.json -enforce -max-denied 0.1%
@@ -59,6 +60,7 @@ const maxJSONSpans = 2048
 // replayFlags hold the flags of the command replay.
 type replayFlags struct {
 	config, against, decisions string
+	html                       string
 	top                        int
 	maxDenied                  shareFlag
 	markdown, follow, json     bool
@@ -70,6 +72,7 @@ func (f *replayFlags) define(fs *flag.FlagSet) {
 	fs.IntVar(&f.top, "top", 10, "how many offenders to list, at `most`")
 	fs.Var(&f.maxDenied, "max-denied", "the `share` of denied requests above which the exit code is 1")
 	fs.BoolVar(&f.markdown, "markdown", false, "print Markdown, for a pull request")
+	fs.StringVar(&f.html, "html", "", "a `file` for the report as a page of HTML")
 	fs.BoolVar(&f.follow, "follow", false, "draw the report every two seconds, of a log from tail -F")
 	fs.StringVar(&f.decisions, "decisions", "", "a `file` for each decision, as a JSON object a line")
 	fs.BoolVar(&f.json, "json", false, "print JSON")
@@ -152,6 +155,12 @@ func (f *replayFlags) print(t *terminal, out *replayJSON, run *replay.Run) error
 	if f.json {
 		spans = maxJSONSpans
 	}
+	if f.html != "" {
+		out.Report = run.Report(f.top, maxDrawnSpans)
+		if err := t.save(f.html, func(w io.Writer) error { return writeReplayPage(w, out) }); err != nil {
+			return fmt.Errorf("-html is %q: %w", f.html, err)
+		}
+	}
 	out.Report = run.Report(f.top, spans)
 	switch {
 	case f.json:
@@ -228,7 +237,7 @@ func (f ruleFlags) limiter(path string, opts ...ratelimit.Option) (*ratelimit.Ra
 		return nil, usageError(fmt.Sprintf("-max-keys is %d: must be at least 1", *f.maxKeys))
 	}
 	opts = append(opts, ratelimit.WithMaxKeys(*f.maxKeys))
-	_, l, err := loadRules(path, opts...)
+	file, l, err := loadRules(path, opts...)
 	if err != nil || !*f.enforce {
 		return l, err
 	}
@@ -241,7 +250,10 @@ func (f ruleFlags) limiter(path string, opts ...ratelimit.Option) (*ratelimit.Ra
 		enforced := *byDefault
 		enforced.Mode, byDefault = ratelimit.ModeEnforce, &enforced
 	}
-	return ratelimit.New(rules, byDefault, opts...)
+	if l, err = ratelimit.New(rules, byDefault, opts...); err == nil {
+		err = l.ReloadOverrides(file.Overrides()...)
+	}
+	return l, err
 }
 
 // A decisionJSON is one line in the file that -decisions writes: a request and its answer.

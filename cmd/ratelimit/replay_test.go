@@ -410,3 +410,27 @@ func TestReplayMarkdown(t *testing.T) {
 	require.Contains(t, got.out, "| `/login` | 4 | 1 | 25.00 % |\n| `/search` (shadow) | 0 | 0 | - |\n")
 	require.Contains(t, got.out, "| `a'\\|</td>@x` | `/login` | 1 |\n", "a name from a log stays in its cell")
 }
+
+// TestReplayOverrides replays a log by a file of rules with overrides. A request that an override blocks is denied by no rule.
+func TestReplayOverrides(t *testing.T) {
+	files := map[string]string{
+		"limits.json": `{"rules": [{"endpoint": "/a", "algorithm": "TokenBucket", "rate": "1/m", "mode": "shadow"}], "overrides": [
+  {"client": "x", "effect": "block", "until": "2026-10-10T12:00:02Z"}, {"client": "y", "effect": "exempt"}]}`,
+		"plain.json": `[{"endpoint": "/a", "algorithm": "TokenBucket", "rate": "1/m"}]`,
+	}
+	for i := range 4 {
+		for _, client := range []string{"x", "y"} {
+			files["log"] += fmt.Sprintf(`{"time": "2026-10-10T12:00:0%dZ", "client": "%s", "endpoint": "/a"}`+"\n", i, client)
+		}
+	}
+	got := runIn(t, files, strings.Fields("replay log -config limits.json")...)
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Regexp(t, `(?m)^denied: 2 requests \(25\.00 %\) of 1 of 2 clients\n\n.*\n\* /a +2 +1 .*\n\(blocked\) +2 +2 +100\.00 %`, got.out)
+	require.Regexp(t, `\nx +\(blocked\) +2\n`, got.out)
+	got = runIn(t, files, strings.Fields("replay log -config limits.json -enforce -json")...)
+	require.Contains(t, got.out, `"denied": 3,`, "the block of two, and one by the rule, which now enforces; y is exempt")
+	require.Contains(t, got.out, `"unlimited": 0,`)
+	got = runIn(t, files, strings.Fields("replay log -config plain.json -against limits.json")...)
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Contains(t, got.out, "(blocked)")
+}

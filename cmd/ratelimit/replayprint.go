@@ -39,8 +39,22 @@ func stamp(t *time.Time) string {
 	return t.UTC().Format(timeFormat)
 }
 
+// A sheet is what a report is written on: lines of text, and tables whose first row is the header. It is a page of text, or a
+// page of HTML.
+type sheet interface {
+	line(format string, args ...any)
+	table(rows [][]string, left ...int)
+}
+
 func printReplay(t *terminal, r *replayJSON) error {
 	p := &page{width: t.width}
+	writeReport(p, r, func() { printSpans(p, r) })
+	_, err := io.WriteString(t.out, p.String())
+	return err
+}
+
+// writeReport writes a report of replay. It calls the function spans where the times of denials belong.
+func writeReport(p sheet, r *replayJSON, spans func()) {
 	p.line("%s requests, %s to %s UTC", number(r.Requests), stamp(&r.From), stamp(&r.To))
 	if r.Log.Broken > 0 {
 		p.line("%s of %s lines could not be read", number(r.Log.Broken), number(r.Log.Lines))
@@ -54,14 +68,12 @@ func printReplay(t *terminal, r *replayJSON) error {
 	p.line("denied: %s requests (%s) of %s of %s%s clients", number(r.Denied), percent(r.Denied, r.Requests),
 		number(r.Clients.Denied), about(r.Clients.Exact), number(r.Clients.Keys))
 	printRules(p, r)
-	printSpans(p, r)
+	spans()
 	printOffenders(p, "top offenders", r.Offenders, r.Missed)
 	printHeadroom(p, r)
 	if r.Report.Against != nil {
 		printDifference(p, r)
 	}
-	_, err := io.WriteString(t.out, p.String())
-	return err
 }
 
 func about(exact bool) string {
@@ -71,7 +83,7 @@ func about(exact bool) string {
 	return "about "
 }
 
-func printRules(p *page, r *replayJSON) {
+func printRules(p sheet, r *replayJSON) {
 	rows := [][]string{{"rule", "requests", "denied", "", "first", "last"}}
 	shadow := false
 	for _, rule := range r.Rules {
@@ -99,7 +111,7 @@ func printRules(p *page, r *replayJSON) {
 
 // printNotJudged prints which rules could not decide on all requests, because the log does not say enough about
 // these requests.
-func printNotJudged(p *page, prefix string, list []replay.NotJudged) {
+func printNotJudged(p sheet, prefix string, list []replay.NotJudged) {
 	for _, r := range list {
 		if r.NoUnit > 0 {
 			p.line("%s%s: %s requests not judged: no %s, see -field cost:%s=COLUMN",
@@ -111,7 +123,7 @@ func printNotJudged(p *page, prefix string, list []replay.NotJudged) {
 	}
 }
 
-func printSpans(p *page, r *replayJSON) {
+func printSpans(p sheet, r *replayJSON) {
 	if r.Denied == 0 {
 		return
 	}
@@ -138,7 +150,7 @@ func printSpans(p *page, r *replayJSON) {
 	p.table(rows)
 }
 
-func printOffenders(p *page, title string, list []replay.Offender, missed uint64) {
+func printOffenders(p sheet, title string, list []replay.Offender, missed uint64) {
 	if len(list) == 0 {
 		return
 	}
@@ -160,7 +172,7 @@ func printOffenders(p *page, title string, list []replay.Offender, missed uint64
 	}
 }
 
-func printHeadroom(p *page, r *replayJSON) {
+func printHeadroom(p sheet, r *replayJSON) {
 	rows := [][]string{{"keys by the least that was left", "denied", "none", "<10 %", "<25 %", "<50 %", "more"}}
 	exact := true
 	for _, rule := range r.Rules {
@@ -183,7 +195,7 @@ func printHeadroom(p *page, r *replayJSON) {
 	}
 }
 
-func printDifference(p *page, r *replayJSON) {
+func printDifference(p sheet, r *replayJSON) {
 	d := r.Report.Against
 	one, two := plain(r.Config), plain(r.Against)
 	p.line("")

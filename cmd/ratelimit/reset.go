@@ -16,7 +16,7 @@ var resetCommand = command{
 	name:    "reset",
 	summary: "give a client its limit back, in Redis",
 	examples: `
-ratelimit reset redis://127.0.0.1:6379 -config limits.json -name shop \
+ratelimit reset -redis redis://127.0.0.1:6379 -config limits.json -name shop \
     -client alice -endpoint /search
 ratelimit reset -config limits.json -name shop -client alice
 ratelimit reset -config limits.json -name shop -ip 203.0.113.9 -rule /login

@@ -155,7 +155,7 @@ func runSimulate(ctx context.Context, t *terminal, fs *flag.FlagSet, args []stri
 	case f.json:
 		return s.printJSON(t.out, outcomes)
 	}
-	text := s.table(outcomes)
+	text := s.table(outcomes, t.width)
 	if f.chart {
 		text += "\n" + s.textChart(outcomes, t.chartWidth())
 	}

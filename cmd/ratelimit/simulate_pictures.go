@@ -3,9 +3,7 @@ package main
 //go:generate go run ./internal/pictures ../../docs/pictures
 
 import (
-	_ "embed"
 	"fmt"
-	"html/template"
 	"io"
 	"slices"
 	"strings"
@@ -87,8 +85,8 @@ func (s *simulation) panels(out *sim.Outcome) []chart.Panel {
 		counts.Series = append(counts.Series, chart.Series{Name: name, Kind: kind, Look: look, Points: s.steps(values(out, parts, count))})
 	}
 	add("sent", chart.Area, chart.Grey, offered)
-	add("denied", chart.Steps, chart.Orange, denied)
 	add("granted", chart.Steps, chart.Blue, granted)
+	add("denied", chart.Steps, chart.Orange, denied) // over "granted", which shows through its dashes where both are equal
 	if r := s.limited; r.Per > 0 && out.Rules[0].Algorithm != ratelimit.AlgorithmInFlight && s.traffic.Shape != traffic.Attack {
 		average := float64(r.Requests) * s.traffic.Duration.Seconds() / float64(parts) / r.Per.Seconds() * float64(s.traffic.Clients)
 		counts.Series = append(counts.Series, level("limit on average", chart.Ink, average))
@@ -98,20 +96,19 @@ func (s *simulation) panels(out *sim.Outcome) []chart.Panel {
 		if !r.Mode.Denies() || i >= maxDrawn {
 			continue
 		}
-		var peaks []chart.Point
+		peaks := make([]float64, len(r.Peaks))
 		for i, peak := range r.Peaks {
-			if peak > 0 {
-				peaks = append(peaks, chart.Point{X: (float64(i) + 0.5) * s.traffic.Duration.Seconds() / sim.Bins, Y: float64(peak)})
-			}
+			peaks[i] = float64(peak)
 		}
 		p := chart.Panel{Y: chart.Axis{Label: "most units of one key in any " + chart.Duration(r.Window)}, Series: []chart.Series{
-			{Name: "most in a window that ends here", Kind: chart.Dots, Look: chart.Green, Points: peaks},
+			{Name: "most in a window that ends here", Kind: chart.Area, Look: chart.Green, Points: s.steps(peaks)},
 			level("limit", chart.Ink, float64(r.Rate.Requests)),
 			level("bound", chart.Orange, float64(r.Bound)),
 		}}
 		if r.Algorithm == ratelimit.AlgorithmInFlight {
 			p.Y.Label, p.Series[0].Name = "most units of one key at once", "most that ran at once"
-			p.Series = p.Series[:2] // removes the bound, which is the same as the limit
+			p.Series[0].Kind, p.Series[0].Points = chart.Dots, s.dots(r.Peaks[:]) // only when a request begins, the number is known
+			p.Series = p.Series[:2]                                               // removes the bound, which is the same as the limit
 		}
 		if s.limited.Per == 0 {
 			p.Title = plain(r.Name) + ": " + string(r.Algorithm) + " " + r.Rate.String()
@@ -137,14 +134,19 @@ func (s *simulation) steps(values []float64) (points []chart.Point) {
 	return append(points, chart.Point{X: s.traffic.Duration.Seconds(), Y: values[len(values)-1]})
 }
 
-//go:embed page.html
-var pageText string
-
-var reportPage = template.Must(template.New("page").Parse(pageText))
+// dots returns a point for each part of the duration in which there is a value.
+func (s *simulation) dots(values []int) (points []chart.Point) {
+	for i, v := range values {
+		if v > 0 {
+			points = append(points, chart.Point{X: (float64(i) + 0.5) * s.traffic.Duration.Seconds() / float64(len(values)), Y: float64(v)})
+		}
+	}
+	return points
+}
 
 // writePage writes the tables and the pictures as a page of HTML. The page needs no other file.
 func (s *simulation) writePage(w io.Writer, outcomes []*sim.Outcome) error {
-	var pictures []template.HTML
+	var pictures []*chart.Figure
 	for i, out := range outcomes {
 		panels := s.panels(out)
 		each := len(panels) // number of panels in each picture: 1 if there is a file of rules, and otherwise all
@@ -160,15 +162,18 @@ func (s *simulation) writePage(w io.Writer, outcomes []*sim.Outcome) error {
 				p[k].Height = 120
 			}
 			f.Desc, f.Panels, f.Width, f.Inline = describe(outcomes[i:i+1]), p, 360, true
-			var b strings.Builder
-			if err := f.WriteSVG(&b); err != nil {
-				return err
-			}
-			pictures = append(pictures, template.HTML(b.String())) //nolint:gosec // the texts in the SVG are escaped
+			pictures = append(pictures, f)
 		}
 	}
-	return reportPage.Execute(w, map[string]any{
-		"Title": "What is granted: " + plain(s.limit), "About": s.about(), "Tables": s.summary(outcomes), "Remarks": s.remarks(outcomes),
-		"Pictures": pictures, "Style": template.CSS(chart.Style()), //nolint:gosec // the style sheet is a constant
-	})
+	h := &htmlPage{title: "What is granted: " + plain(s.limit), pictures: pictures}
+	for _, line := range s.about() {
+		h.line("%s", line)
+	}
+	for _, table := range s.summary(outcomes) {
+		h.table(table)
+	}
+	for _, line := range s.remarks(outcomes) {
+		h.line("%s", line)
+	}
+	return h.write(w)
 }

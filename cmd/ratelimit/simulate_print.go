@@ -183,18 +183,22 @@ func short(d time.Duration) string {
 }
 
 // The method table returns text for a terminal: the description of the simulation, the tables and the remarks.
-func (s *simulation) table(outcomes []*sim.Outcome) string {
-	var b strings.Builder
+func (s *simulation) table(outcomes []*sim.Outcome, width int) string {
+	p := &page{width: width}
 	for _, line := range s.about() {
-		b.WriteString(line + "\n")
+		p.line("%s", line)
 	}
 	for _, table := range s.summary(outcomes) {
-		b.WriteString("\n" + table.text())
+		p.line("")
+		table.print(p)
 	}
-	if remarks := s.remarks(outcomes); len(remarks) > 0 {
-		b.WriteString("\n" + strings.Join(remarks, "\n") + "\n")
+	for i, line := range s.remarks(outcomes) {
+		if i == 0 {
+			p.line("")
+		}
+		p.line("%s", line)
 	}
-	return b.String()
+	return p.String()
 }
 
 // maxName is the largest number of characters that a table shows of a name.
@@ -209,9 +213,9 @@ func truncate(text string) string {
 	return text
 }
 
-// text returns the table g as text for a terminal. The first column is aligned to the left, all further columns to
-// the right.
-func (g grid) text() string {
+// print adds the table g to a page. The first column is aligned to the left, all further columns to the right. If the table
+// is wider than the page, each row is written as several lines.
+func (g grid) print(p *page) {
 	widths := make([]int, len(g[0]))
 	for _, row := range g {
 		for i, cell := range row {
@@ -222,10 +226,14 @@ func (g grid) text() string {
 	for _, w := range widths {
 		sum += w + gap
 	}
-	if sum-gap > 80 {
+	if sum-gap > p.width {
+		sum -= (gap - 1) * len(widths)
 		gap = 1
 	}
-	var b strings.Builder
+	if sum-gap > p.width {
+		p.cards(g)
+		return
+	}
 	for _, row := range g {
 		line := ""
 		for i, cell := range row {
@@ -236,9 +244,8 @@ func (g grid) text() string {
 			}
 			line += fmt.Sprintf("%*s", gap+widths[i], cell)
 		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
+		p.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
-	return b.String()
 }
 
 // textChart returns a chart of the outcomes for a terminal. The argument width is the width of the terminal in
@@ -261,9 +268,10 @@ func (s *simulation) textChart(outcomes []*sim.Outcome, width int) string {
 			t.Rows = append(t.Rows, chart.Row{Name: "offered", Values: values(out, bins, offered)})
 		}
 		name := truncate(plain(out.Name))
+		indent := min(utf8.RuneCountInString(name), maxName-7, max(width/2-7, 0))
 		t.Rows = append(t.Rows,
 			chart.Row{Name: name, Values: values(out, bins, granted)},
-			chart.Row{Name: strings.Repeat(" ", min(utf8.RuneCountInString(name), maxName-7)) + " denied", Values: values(out, bins, denied)})
+			chart.Row{Name: strings.Repeat(" ", indent) + " denied", Values: values(out, bins, denied)})
 	}
 	highest := 0.0
 	for _, r := range t.Rows {
@@ -271,8 +279,9 @@ func (s *simulation) textChart(outcomes []*sim.Outcome, width int) string {
 			highest = max(highest, v)
 		}
 	}
-	return fmt.Sprintf("requests granted and denied in each %s; a full block is %s\n%s",
-		s.partText(bins), chart.Number(highest, 0), t.String())
+	p := &page{width: width}
+	p.line("requests granted and denied in each %s; a full block is %s", s.partText(bins), chart.Number(highest, 0))
+	return p.String() + t.String()
 }
 
 // These functions return one of the counts of a Bin: the requests that were sent, granted or denied in one part of the
@@ -295,7 +304,7 @@ func values(out *sim.Outcome, n int, count func(sim.Bin) int) []float64 {
 func (s *simulation) printCSV(w io.Writer, outcomes []*sim.Outcome) error {
 	c := csv.NewWriter(w)
 	records := [][]string{{
-		"name", "offered", "admitted", "denied", "attack_offered", "attack_admitted", "longest_wait_ns", "never", "longest_until_ns", "unserved",
+		"name", "offered", "granted", "denied", "attack_offered", "attack_granted", "longest_wait_ns", "never", "longest_until_ns", "unserved",
 		"rule", "algorithm", "rate", "mode", "asked", "rule_denied", "keys", "window_ns", "most", "bound", "unit", "busy",
 	}}
 	for _, out := range outcomes {
@@ -328,7 +337,7 @@ func (s *simulation) costsJSON() map[string]int {
 func (s *simulation) printJSON(w io.Writer, outcomes []*sim.Outcome) error {
 	return writeJSON(w, map[string]any{
 		"shape": s.traffic.Shape, "send": s.send, "clients": s.traffic.Clients, "cost": s.traffic.Cost, "costs": s.costsJSON(),
-		"holdNanoseconds": s.hold, "retry": s.traffic.Retry,
-		"durationNanoseconds": s.traffic.Duration, "seed": s.traffic.Seed, "outcomes": outcomes,
+		"holdNs": s.hold, "retry": s.traffic.Retry,
+		"durationNs": s.traffic.Duration, "seed": s.traffic.Seed, "outcomes": outcomes,
 	})
 }

@@ -43,6 +43,8 @@ func (s *simulation) useAlgorithms(rate, names string) (err error) {
 	if len(chosen) == 0 || repeated {
 		return usageError(fmt.Sprintf("-algorithm is %q: must be all, or some of %s", names, joined(all)))
 	}
+	var left error // why an algorithm is left out
+	var without []ratelimit.Algorithm
 	for _, a := range chosen {
 		r := s.limited
 		if r.Burst > 0 && a.Windowed() {
@@ -54,9 +56,19 @@ func (s *simulation) useAlgorithms(rate, names string) (err error) {
 			return ratelimit.New(nil, &rule, opts...)
 		}}
 		if _, err := target.New(); err != nil {
-			return usageError(fmt.Sprintf("-rate is %q: for %s, %s", rate, a, problemOf(err)))
+			if left = usageError(fmt.Sprintf("-rate is %q: for %s, %s", rate, a, problemOf(err))); !strings.EqualFold(names, "all") {
+				return left
+			}
+			without = append(without, a)
+			continue
 		}
 		s.targets, s.rules = append(s.targets, target), append(s.rules, rule)
+	}
+	switch {
+	case len(s.targets) == 0:
+		return left
+	case len(without) > 0:
+		s.limit += "; too high for " + joined(without)
 	}
 	if s.limited.Per == 0 { // for the traffic, all windows of a calendar are as long as the first one of the simulation
 		s.limited.Per = calendar.LengthAt(string(s.limited.Window), 0, sim.AlignedStart(0))

@@ -4,12 +4,14 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"flag"
+	"io"
 	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -143,7 +145,8 @@ func TestSimulateBadInput(t *testing.T) {
 		`-retry is "x": must be one of none, obey, ignore, mixed`:                          {"-retry", "x"},
 		`-rate is "x": must look like "100/m"`:                                             {"-rate", "x"},
 		`-rate is "unlimited": must be a limit`:                                            {"-rate", "unlimited"},
-		`-rate is "65537/m": for SlidingWindowLog, its count must be at most 65536`:        {"-rate", "65537/m"},
+		`-rate is "65537/m": for SlidingWindowLog, its count must be`: {"-rate", "65537/m",
+			"-algorithm", "SlidingWindowLog"},
 		`-rate is "5/m burst 5000000000": for TokenBucket, its burst must be at most 4294967295`: {"-rate", "5/m burst 5000000000",
 			"-algorithm", "TokenBucket"},
 		`-send is "100/M, burst=20": must be written "100/m burst 20"`:                          {"-send", "100/M, burst=20"},
@@ -222,10 +225,10 @@ func TestSimulateData(t *testing.T) {
 		Send     string
 		Seed     int
 		Outcomes []struct {
-			Name                      string
-			Offered, Admitted, Denied int
-			Rules                     []struct{ Most, Bound int }
-			Bins                      []struct{ Offered, Admitted int }
+			Name                     string
+			Offered, Granted, Denied int
+			Rules                    []struct{ Most, Bound int }
+			Bins                     []struct{ Offered, Granted int }
 		}
 	}
 	require.NoError(t, json.Unmarshal([]byte(got.out), &read))
@@ -234,7 +237,7 @@ func TestSimulateData(t *testing.T) {
 	require.Len(t, read.Outcomes, 5)
 	for _, out := range read.Outcomes {
 		require.Equal(t, 50, out.Offered)
-		require.Equal(t, 50, out.Admitted+out.Denied)
+		require.Equal(t, 50, out.Granted+out.Denied)
 		require.LessOrEqual(t, out.Rules[0].Most, out.Rules[0].Bound)
 	}
 }
@@ -259,12 +262,14 @@ func TestSimulatePictures(t *testing.T) {
 		svg, err := os.ReadFile("limit.svg")
 		require.NoError(t, err)
 		require.Empty(t, charttest.Problems(svg), args)
+		require.GreaterOrEqual(t, charttest.TextOnPhone(svg), 11.0)
 		html, err := os.ReadFile("limit.html")
 		require.NoError(t, err)
 		drawn := pictures.FindAll(html, -1)
 		require.NotEmpty(t, drawn)
 		for _, svg := range drawn {
 			require.Empty(t, charttest.Problems(svg), args)
+			require.GreaterOrEqual(t, charttest.TextOnPhone(svg), 11.0)
 		}
 		ids := make(map[string]bool)
 		for _, id := range regexp.MustCompile(` id="[^"]*"`).FindAllString(string(html), -1) {
@@ -280,6 +285,55 @@ func TestSimulatePictures(t *testing.T) {
 		require.Contains(t, string(html), `name="viewport" content="width=device-width,initial-scale=1"`)
 		require.Contains(t, string(html), "prefers-color-scheme:dark")
 	}
+}
+
+// TestSimulateLarge simulates a limit that a sliding window log cannot have: the other algorithms are compared.
+func TestSimulateLarge(t *testing.T) {
+	got := runIn(t, nil, strings.Fields("simulate -rate 1000000/s -send 10/s -duration 5s")...)
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Contains(t, got.out, "limit: 1000000/s; too high for SlidingWindowLog\n")
+	require.Contains(t, got.out, "\nSlidingWindowCounter ")
+	require.NotContains(t, got.out, "\nSlidingWindowLog ")
+	got = runIn(t, nil, strings.Fields("simulate -rate 9000000000000000/s -send 10/s -duration 5s -csv")...)
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, 3, strings.Count(got.out, "\n"), "the header, FixedWindow and SlidingWindowCounter")
+}
+
+// TestNarrow runs commands in a terminal of 40 columns.
+func TestNarrow(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{"access.log": exampleLog(), "limits.json": exampleLimits, "other.json": exampleOther} {
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+	}
+	for _, args := range []string{
+		"replay access.log -config limits.json", "replay access.log -config limits.json -against other.json", "prove limits.json",
+		"explain limits.json -ip 203.0.113.9 -endpoint /login -after access.log", "simulate -rate 100/m", "simulate -config limits.json",
+	} {
+		var out strings.Builder
+		code := run(t.Context(), &terminal{in: strings.NewReader(""), out: &out, err: io.Discard, width: 40}, strings.Fields(args))
+		require.Less(t, code, exitUsage, args)
+		for line := range strings.Lines(out.String()) {
+			require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 40, "%s: %s", args, line)
+		}
+		require.NotContains(t, out.String(), "by by ", args)
+		require.NotRegexp(t, ` deni `, out.String(), args)
+	}
+}
+
+// TestSimulateDenied requires that the dashed line of denials is drawn over the line of grants, so that both are seen where they
+// are equal.
+func TestSimulateDenied(t *testing.T) {
+	got := runIn(t, nil, strings.Fields("simulate -rate 100/m -shape bursts -algorithm TokenBucket -svg limit.svg")...)
+	require.Equal(t, exitOK, got.code, got.err)
+	svg, err := os.ReadFile("limit.svg")
+	require.NoError(t, err)
+	lines := regexp.MustCompile(`<path class="c(\d) d\d" d="([^"]*)"/>`).FindAllSubmatch(svg, -1)
+	require.Len(t, lines, 2)
+	require.Equal(t, "2", string(lines[0][1]), "granted: a solid line in blue")
+	require.Equal(t, "3", string(lines[1][1]), "denied: a dashed line in orange")
+	require.Equal(t, string(lines[0][2]), string(lines[1][2]), "of 200 requests at once, half are granted")
+	require.Contains(t, string(svg), ".rl .d3{stroke-dasharray:")
+	require.NotContains(t, string(svg), ".rl .d2{stroke-dasharray:")
 }
 
 // TestSimulateKeepsFiles requires that a file that cannot be written whole leaves nothing behind.

@@ -57,7 +57,7 @@ type suggestJSON struct {
 	Log       logCount        `json:"log"`
 	Warnings  []string        `json:"warnings,omitempty"` // what makes the limits doubtful
 	Routes    []string        `json:"routes,omitempty"`   // routes as which paths are grouped
-	Per       string          `json:"per"`
+	Per       time.Duration   `json:"perNs"`
 	Part      uint64          `json:"oneIn"` // N, if the sample keeps the requests of one client in N; 1 for all clients
 	Endpoints []endpointJSON  `json:"endpoints"`
 	Config    json.RawMessage `json:"config"`
@@ -126,7 +126,7 @@ func runSuggest(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 		return err
 	}
 	strict := logs.warnOf(t, out.Warnings)
-	out.Part, out.Per = sample.Part(), span(f.per)
+	out.Part, out.Per = sample.Part(), f.per
 	goal := suggest.Goal{Requests: f.share.of, Clients: f.clients.of}
 	for _, g := range sample.Groups(f.n) {
 		e := endpointJSON{g.Endpoint, g.Requests, g.Clients, make(map[ratelimit.Algorithm]int)}
@@ -273,7 +273,7 @@ func printSuggestions(t *terminal, out *suggestJSON, share, clients *shareFlag, 
 	if clients.share != nil {
 		goals = append(goals, clients.text()+" of the clients")
 	}
-	p.line("smallest limit of a client in %s that would have denied at most", out.Per)
+	p.line("smallest limit of a client in %s that would have denied at most", span(out.Per))
 	p.line("%s for the endpoint", strings.Join(goals, " and "))
 	if out.Part > 1 {
 		p.line("found from all requests of one in %s clients", number(out.Part))

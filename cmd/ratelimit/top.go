@@ -19,8 +19,8 @@ var topCommand = command{
 	name:    "top",
 	summary: "who is closest to a limit now, in Redis",
 	examples: `
-ratelimit top redis://127.0.0.1:6379 -config limits.json
-ratelimit top redis://:secret@db:6379/2 -config limits.json -name shop -n 5
+ratelimit top -redis redis://127.0.0.1:6379 -config limits.json
+ratelimit top -redis redis://:secret@db:6379/2 -config limits.json -name shop -n 5
 ratelimit top -config limits.json -every 0 -json
 `,
 	about: `

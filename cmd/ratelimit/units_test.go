@@ -166,7 +166,7 @@ rule "small" is in advise mode, and would grant
 		"-after app.json -field cost:tokens=usage.tokens")...)
 	require.Equal(t, exitFound, got.code)
 	require.Contains(t, got.out, `client "a" for "/v1/chat", cost 2 and 9000 tokens, at 2026-10-10 12:00:04 UTC
-denied, again after 20m56s
+denied, again after 20m56s, at 2026-10-10 12:21:00
 `)
 	require.Contains(t, got.out, `
 rule "tokens" denies

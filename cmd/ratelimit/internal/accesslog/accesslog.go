@@ -7,6 +7,7 @@ package accesslog
 import (
 	"bufio"
 	"bytes"
+	"compress/bzip2"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -116,15 +117,33 @@ type Kept struct {
 	clients clients
 }
 
-// NewReader returns a Reader for the log in r. The log may be compressed with gzip.
-func NewReader(r io.Reader, o Options) (*Reader, error) {
-	in := bufio.NewReaderSize(r, 64<<10)
-	if magic, _ := in.Peek(2); len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b {
+// unpacked returns a reader of what is in the given one, which may be compressed with gzip or bzip2. Of a log in another known
+// form, it returns an error that names the program to unpack it.
+func unpacked(in *bufio.Reader) (*bufio.Reader, error) {
+	magic, _ := in.Peek(10)
+	begins := func(text string) bool { return bytes.HasPrefix(magic, []byte(text)) }
+	switch {
+	case begins("\x1f\x8b"):
 		z, err := gzip.NewReader(in)
 		if err != nil {
 			return nil, fmt.Errorf("not a complete gzip file: %w", err)
 		}
-		in = bufio.NewReaderSize(z, 64<<10)
+		return bufio.NewReaderSize(z, 64<<10), nil
+	case begins("BZh") && len(magic) == 10 && (string(magic[4:]) == "1AY&SY" || string(magic[4:]) == "\x17rE8P\x90"):
+		return bufio.NewReaderSize(bzip2.NewReader(in), 64<<10), nil
+	case begins("\x28\xb5\x2f\xfd"):
+		return nil, errors.New("is compressed with zstd: pipe it, as in zstd -dc FILE | ratelimit replay -")
+	case begins("\xfd7zXZ\x00"):
+		return nil, errors.New("is compressed with xz: pipe it, as in xz -dc FILE | ratelimit replay -")
+	}
+	return in, nil
+}
+
+// NewReader returns a Reader for the log in r. The log may be compressed with gzip or bzip2.
+func NewReader(r io.Reader, o Options) (*Reader, error) {
+	in, err := unpacked(bufio.NewReaderSize(r, 64<<10))
+	if err != nil {
+		return nil, err
 	}
 	if bom, _ := in.Peek(3); string(bom) == "\ufeff" {
 		_, _ = in.Discard(3)

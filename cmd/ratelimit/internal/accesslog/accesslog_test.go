@@ -3,6 +3,7 @@ package accesslog_test
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -315,6 +316,27 @@ func TestGzip(t *testing.T) {
 	require.ErrorIs(t, r.Next(&e), io.ErrUnexpectedEOF, "a file that is cut off is no end")
 	_, err = accesslog.NewReader(strings.NewReader("\x1f\x8b\x08"), accesslog.Options{})
 	require.ErrorContains(t, err, "not a complete gzip file")
+}
+
+// packedLog is a log with one line, by bzip2 -9.
+const packedLog = "QlpoOTFBWSZTWW4ML+sAAAtZgAAQEAQgEConBAogACITQyeoeQpgABEVKA0GY/PTnypYsXckU4UJBuDC/rA="
+
+func TestOtherPacked(t *testing.T) {
+	packed, err := base64.StdEncoding.DecodeString(packedLog)
+	require.NoError(t, err)
+	got, _ := read(t, string(packed)+string(packed), accesslog.Options{})
+	require.Len(t, got, 2, "of two streams, as pbzip2 writes them")
+	r, err := accesslog.NewReader(bytes.NewReader(packed[:len(packed)-8]), accesslog.Options{})
+	require.NoError(t, err)
+	require.NoError(t, r.Next(new(accesslog.Entry)))
+	require.ErrorIs(t, r.Next(new(accesslog.Entry)), io.ErrUnexpectedEOF, "a file that is cut off is no end")
+	_, counts := read(t, "BZh9 is no bzip2\n"+`{"time":1,"client":"a"}`, accesslog.Options{Format: accesslog.JSON})
+	require.Equal(t, 1, counts.Broken)
+
+	_, err = accesslog.NewReader(strings.NewReader("\x28\xb5\x2f\xfd\x04"), accesslog.Options{})
+	require.ErrorContains(t, err, "zstd -dc FILE | ratelimit")
+	_, err = accesslog.NewReader(strings.NewReader("\xfd7zXZ\x00\x00"), accesslog.Options{})
+	require.ErrorContains(t, err, "xz -dc FILE | ratelimit")
 }
 
 // endless reads n times the byte x, then text.

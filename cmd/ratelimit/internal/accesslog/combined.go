@@ -170,8 +170,11 @@ func pathIn(text []byte) []byte {
 			text = text[:i]
 		}
 	}
-	if i := bytes.IndexAny(text, "?#"); i >= 0 {
-		text = text[:i]
+	for i, c := range text { // paths are short, so this is faster than bytes.IndexAny
+		if c == '?' || c == '#' {
+			text = text[:i]
+			break
+		}
 	}
 	if len(text) > 0 && text[0] != '/' {
 		if i := bytes.Index(text, []byte("://")); i > 0 {

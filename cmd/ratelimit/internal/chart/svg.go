@@ -10,7 +10,7 @@ import (
 
 // The default sizes of the parts of a figure, and the distances between its parts, in pixels.
 const (
-	defaultWidth  = 520
+	defaultWidth  = 380 // a screen of 390 pixels shows the texts with at least 11
 	defaultHeight = 90
 	margin        = 14
 	lineHeight    = 17

@@ -30,6 +30,7 @@ func TestCommitted(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, string(want), string(got), "%s: run go generate in cmd/ratelimit", file.Name())
 		require.Empty(t, charttest.Problems(got), file.Name())
+		require.GreaterOrEqual(t, charttest.TextOnPhone(got), 11.0, "%s: pixels", file.Name())
 	}
 	require.Error(t, drawAll(filepath.Join(folder, "missing")))
 }

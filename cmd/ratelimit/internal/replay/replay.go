@@ -51,7 +51,32 @@ type Player struct {
 	clients   spread
 	spans     spans
 	offenders *topk.Counter
-	watched   map[string]*Uses // by the name of the rule
+	watched   *Watched // nil if no requests are recorded
+	blocks    *rule    // counts the requests that an override blocks; it has the index after the last rule
+}
+
+// Blocked is the name under which a [Report] counts the requests that an override blocks: no rule denies them.
+const Blocked = "(blocked)"
+
+// denier returns the rule that has denied a request, by its result.
+func (p *Player) denier(res *ratelimit.Result) *rule {
+	if res.Reason == ratelimit.ReasonOverride {
+		return p.blocks
+	}
+	return p.rule(res.Rule)
+}
+
+// rule returns the rule with this name. Of few rules, it compares all names, which is faster than a map.
+func (p *Player) rule(name string) *rule {
+	if len(p.rules) > 8 {
+		return p.byName[name]
+	}
+	for _, r := range p.rules {
+		if r.name == name {
+			return r
+		}
+	}
+	return nil
 }
 
 // The type denials has the times of the first and the last denial.
@@ -111,7 +136,7 @@ func NewPlayer(clock *Clock, newLimiter Make, opts ...ratelimit.Option) (*Player
 			return nil, err
 		}
 	}
-	p.limiter = l
+	p.limiter, p.blocks = l, &rule{index: len(p.rules), name: Blocked}
 	return p, nil
 }
 
@@ -138,24 +163,27 @@ func (p *Player) play(ctx context.Context, req *ratelimit.Request, at time.Time,
 	span := p.spans.span(at.UnixNano())
 	p.requests++
 	span.Requests++
-	if p.watched != nil && res.Allowed {
-		p.watch(each, req, at)
+	if p.watched != nil {
+		p.watched.note(p, &res, each, req, at)
 	}
 	for i := range each {
-		if r := p.byName[each[i].Rule]; !r.shadow { // the answers of rules in shadow or advise mode are in p.shadows
+		if r := p.rule(each[i].Rule); !r.shadow { // the answers of rules in shadow or advise mode are in p.shadows
 			p.count(r, &each[i], req)
 		}
 	}
 	for i := range p.shadows {
 		d := &p.shadows[i]
-		r := p.byName[d.Rule]
+		r := p.rule(d.Rule)
 		p.count(r, &d.Result, req)
 		if !d.Result.Allowed {
 			r.denied++
 			r.note(at)
 		}
 	}
-	if len(each)+len(p.shadows) == 0 {
+	switch {
+	case res.Reason == ratelimit.ReasonOverride:
+		p.blocks.requests++
+	case len(each)+len(p.shadows) == 0:
 		p.unlimited++
 	}
 	if res.Allowed {
@@ -166,7 +194,7 @@ func (p *Player) play(ctx context.Context, req *ratelimit.Request, at time.Time,
 	p.denied++
 	span.Denied++
 	p.note(at)
-	r := p.byName[res.Rule]
+	r := p.denier(&res)
 	r.denied++
 	r.note(at)
 	p.offenders.Add(offender(r, req.Client), 1)

@@ -132,9 +132,9 @@ func (c *comparison) play(
 	case !res.Allowed && !other.Allowed:
 		c.both++
 	case !res.Allowed:
-		c.onlyOne.note(first.byName[res.Rule], req.Client)
+		c.onlyOne.note(first.denier(&res), req.Client)
 	case !other.Allowed:
-		c.onlyOther.note(c.player.byName[other.Rule], req.Client)
+		c.onlyOther.note(c.player.denier(&other), req.Client)
 	}
 	return nil
 }
@@ -151,7 +151,11 @@ func (r *Run) Report(top, maxSpans int) Report {
 	out.Spans, out.Width = p.spans.within(maxSpans)
 	out.NotJudged = p.notJudged()
 	overflowed := p.overflowed()
-	for _, x := range p.rules {
+	all := p.rules
+	if p.blocks.requests > 0 {
+		all = append(slices.Clip(all), p.blocks)
+	}
+	for _, x := range all {
 		out.Rules = append(out.Rules, Rule{
 			x.name, x.shadow, x.requests, x.denied, x.firstOf(), x.lastOf(), x.keys.headroom(), overflowed[x.name],
 		})
@@ -206,10 +210,11 @@ func (p *Player) notJudged() (list []NotJudged) {
 // clients to return.
 func (p *Player) offendersOf(c *topk.Counter, top int) []Offender {
 	out := []Offender{}
+	all := append(slices.Clip(p.rules), p.blocks)
 	for _, item := range c.Top(top) {
 		number, client, _ := strings.Cut(item.Name, "\x00")
 		i, _ := strconv.Atoi(number)
-		out = append(out, Offender{client, p.rules[i].name, item.Count, item.Error})
+		out = append(out, Offender{client, all[i].name, item.Count, item.Error})
 	}
 	return out
 }

@@ -6,14 +6,18 @@ package replay
 type spread struct {
 	slots []slot // hash table; its length is a power of two
 	n     int
-	level uint // number of zero bits in which the hash of a kept key must end: one key in 1<<level is kept
+	level uint // number of bits, above the lowest leftBits, that are 0 in the hash of a kept key: one key in 1<<level is kept
 }
 
-// A slot has one key of a spread. The slot is free if its hash is 0.
-type slot struct {
-	hash    uint64
-	minLeft uint16 // 1 + the smallest fraction of the limit that was left, in thousandths: 501 for a half; 0 after a denial
-}
+// A slot has one key of a spread. The slot is free if it is 0. Its lowest leftBits are minLeft: 1 + the smallest fraction of the
+// limit that was left, in thousandths, so 501 for a half, and 0 after a denial. The other bits are those of the hash of the
+// key. So many slots fit into the caches of a processor.
+type slot uint64
+
+const leftBits = 10
+
+func (s slot) hash() uint64    { return uint64(s) &^ (1<<leftBits - 1) }
+func (s slot) minLeft() uint16 { return uint16(s & (1<<leftBits - 1)) }
 
 const (
 	maxKept = 1 << 16
@@ -21,33 +25,37 @@ const (
 )
 
 // note records how much of its limit a key had left. The argument hash is the hash of the key. The argument
-// minLeft is the fraction of the limit that was left, in the form of the field slot.minLeft.
+// minLeft is the fraction of the limit that was left, in the form of slot.minLeft.
 func (s *spread) note(hash uint64, minLeft uint16) {
-	if hash == 0 {
-		hash = 1 << 40 // because a slot with the hash 0 counts as free
+	if hash = slot(hash).hash(); hash == 0 {
+		hash = 1 << 40 // because a slot that is 0 counts as free
 	}
-	if hash&(1<<s.level-1) != 0 {
+	if !s.keeps(hash) {
 		return
 	}
 	if 2*(s.n+1) > len(s.slots) {
-		if s.grow(); hash&(1<<s.level-1) != 0 {
+		if s.grow(); !s.keeps(hash) {
 			return
 		}
 	}
-	at := s.find(hash)
-	if at.hash == 0 {
-		*at = slot{hash, minLeft}
+	at, this := s.find(hash), slot(hash)|slot(minLeft)
+	switch {
+	case *at == 0:
+		*at = this
 		s.n++
-		return
+	case this < *at:
+		*at = this
 	}
-	at.minLeft = min(at.minLeft, minLeft)
 }
+
+// keeps reports whether the key with this hash is kept.
+func (s *spread) keeps(hash uint64) bool { return hash>>leftBits&(1<<s.level-1) == 0 }
 
 // find returns the slot with this hash. If no slot has this hash, find returns the free slot in which to store it.
 func (s *spread) find(hash uint64) *slot {
 	mask := uint64(len(s.slots) - 1)
-	for i := hash >> 20 & mask; ; i = (i + 1) & mask {
-		if at := &s.slots[i]; at.hash == hash || at.hash == 0 {
+	for i := hash >> 34 & mask; ; i = (i + 1) & mask {
+		if at := &s.slots[i]; at.hash() == hash || *at == 0 {
 			return at
 		}
 	}
@@ -65,8 +73,8 @@ func (s *spread) grow() {
 	}
 	s.n = 0
 	for _, o := range old {
-		if o.hash != 0 && o.hash&(1<<s.level-1) == 0 {
-			*s.find(o.hash) = o
+		if o != 0 && s.keeps(o.hash()) {
+			*s.find(o.hash()) = o
 			s.n++
 		}
 	}
@@ -88,12 +96,12 @@ type Headroom struct {
 func (s *spread) headroom() Headroom {
 	h := Headroom{Exact: s.level == 0}
 	for _, o := range s.slots {
-		if o.hash == 0 {
+		if o == 0 {
 			continue
 		}
 		n := uint64(1) << s.level
 		h.Keys += n
-		switch left := o.minLeft; {
+		switch left := o.minLeft(); {
 		case left == 0:
 			h.Denied += n
 		case left == 1:
@@ -111,7 +119,7 @@ func (s *spread) headroom() Headroom {
 	return h
 }
 
-// left returns which fraction of the limit remains, in the form of the field slot.minLeft: in thousandths, plus 1. If
+// left returns which fraction of the limit remains, in the form of slot.minLeft: in thousandths, plus 1. If
 // anything remains, the fraction is at least one thousandth, so left(1, 5000) is 2.
 func left(remaining, limit int) uint16 {
 	if remaining <= 0 || limit <= 0 {

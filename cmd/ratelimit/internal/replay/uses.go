@@ -6,10 +6,11 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// Uses has the requests that have used the budget of one key of a rule.
+// Uses has the requests that have used the budget of one key of a rule, and those that the rule denied.
 type Uses struct {
-	Requests int   // how many such requests there were
-	Last     []Use // the last of these requests, in the order of their times
+	Seen          // requests with this key that the rule denied, or that it granted and no other rule denied
+	Granted int   // how many requests were charged
+	Last    []Use // the last of the requests that were charged, in the order of their times
 
 	key  uint64
 	keep int
@@ -23,27 +24,68 @@ type Use struct {
 	Cost     int       // what the request cost in requests
 }
 
-// Watch lets the Player record, for each rule, the granted requests that have the same key of this rule as the request req.
-// The result has the rules by name, and is filled in by the requests that come later. Of each rule, it keeps the last
-// requests, up to the given number.
-func (p *Player) Watch(req *ratelimit.Request, keep int) map[string]*Uses {
-	p.watched = make(map[string]*Uses)
+// Seen counts some of the requests in a log, and says since when they are denied.
+type Seen struct {
+	Requests    int       `json:"requests"`             // how many such requests there were
+	Denied      int       `json:"denied"`               // how many of them were denied
+	FirstDenied time.Time `json:"firstDenied,omitzero"` // time of the first denial
+	LastDenied  time.Time `json:"lastDenied,omitzero"`  // time of the last denial
+	DeniedSince time.Time `json:"deniedSince,omitzero"` // time of the first denial after the last grant; zero if the last request was granted
+}
+
+func (s *Seen) note(allowed bool, at time.Time) {
+	s.Requests++
+	if allowed {
+		s.DeniedSince = time.Time{}
+		return
+	}
+	s.Denied++
+	s.LastDenied = at
+	if s.FirstDenied.IsZero() {
+		s.FirstDenied = at
+	}
+	if s.DeniedSince.IsZero() {
+		s.DeniedSince = at
+	}
+}
+
+// Watched says what the requests of a log did that came before one request.
+type Watched struct {
+	Client Seen             // requests of the same client for the same endpoint
+	Rules  map[string]*Uses // requests with the same key of a rule, by the name of the rule
+
+	client, endpoint string
+}
+
+// Watch lets the Player record the requests of the same client for the same endpoint as the request req and, for each rule,
+// those that have the same key of this rule. The result is filled in by the requests that come later. Of each rule, it keeps
+// the last requests that were granted, up to the given number.
+func (p *Player) Watch(req *ratelimit.Request, keep int) *Watched {
+	p.watched = &Watched{Rules: make(map[string]*Uses), client: req.Client, endpoint: req.Endpoint}
 	for _, r := range p.rules {
-		p.watched[r.name] = &Uses{key: r.key(req).bits(), keep: keep}
+		p.watched.Rules[r.name] = &Uses{key: r.key(req).bits(), keep: keep}
 	}
 	return p.watched
 }
 
-// The method watch records a granted request for the rules that it was charged by.
-func (p *Player) watch(each []ratelimit.Result, req *ratelimit.Request, at time.Time) {
+// note records a request and the answers to it: that of the limiter, and those of the rules.
+func (w *Watched) note(p *Player, res *ratelimit.Result, each []ratelimit.Result, req *ratelimit.Request, at time.Time) {
+	if req.Client == w.client && req.Endpoint == w.endpoint {
+		w.Client.note(res.Allowed, at)
+	}
 	for i := range each {
 		r := p.byName[each[i].Rule]
-		u := p.watched[r.name]
+		u := w.Rules[r.name]
 		if each[i].Limit < 0 || u.key != r.key(req).bits() {
 			continue
 		}
-		u.Requests++
-		if len(u.Last) == u.keep {
+		if !each[i].Allowed || res.Allowed { // a grant by one rule changes nothing if another rule denies
+			u.note(each[i].Allowed, at)
+		}
+		if !each[i].Allowed || !res.Allowed {
+			continue
+		}
+		if u.Granted++; len(u.Last) == u.keep {
 			u.Last = u.Last[:copy(u.Last, u.Last[1:])]
 		}
 		u.Last = append(u.Last, Use{at, req.Client, req.Endpoint, max(req.Cost, 1)})

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"container/heap"
 	"strings"
 	"time"
 
@@ -23,21 +24,25 @@ type Rule struct {
 
 	// Window is the length of a window. The instant at the end of a window does not belong to the window. For a rule that
 	// limits how many requests run at once, Window is 0: MaxGranted and Bound then say how many units run at once.
-	Window     time.Duration `json:"windowNanoseconds"`
+	Window     time.Duration `json:"windowNs"`
 	MaxGranted int           `json:"most"`  // most units that one key was granted in any window; 0 in shadow or advise mode
 	Bound      int           `json:"bound"` // most units that one key can be granted in any window, whatever is sent; -1 if there is no bound
 
-	Peaks [Bins]int `json:"peaks"` // most units of one key in a window that ends in this part, for each of the equal parts of the simulation
+	// Peaks has, for each of the equal parts of the simulation, the most units that one key was granted in a window that ends in
+	// this part. For a rule that limits how many requests run at once, only the requests that begin in this part count.
+	Peaks [Bins]int `json:"peaks"`
 
 	keys  []string // names of the parts of the rule's keys, such as "user"
 	cost  int      // how many units of Unit a request takes; used only if Unit is not empty
 	grant map[string]*sum
+	peaks peaks
 }
 
 func (out *Outcome) addRule(r ratelimit.Rule, o Options) *Rule {
 	rule := &Rule{
 		Name: r.Name, Algorithm: r.Algorithm, Rate: r.Rate, Mode: r.Mode, Unit: r.Unit, Window: o.Window,
 		keys: strings.Split(string(r.Key), "+"), grant: make(map[string]*sum),
+		peaks: peaks{duration: o.Duration},
 	}
 	for _, c := range o.Costs {
 		if c.Unit == r.Unit {
@@ -74,6 +79,7 @@ func (r *Rule) count(request *traffic.Request, res *ratelimit.Result, charged bo
 		s = new(sum)
 		r.grant[key] = s
 		r.Keys++
+		r.peaks.add(s)
 	}
 	cost := request.Cost
 	if r.Unit != "" {
@@ -81,7 +87,9 @@ func (r *Rule) count(request *traffic.Request, res *ratelimit.Result, charged bo
 	}
 	n := res.Limit - res.Remaining // how many units are running, including this request
 	if !r.holds() {
+		r.pass(bin)
 		n = s.add(request.At, cost, r.Window-1)
+		heap.Fix(&r.peaks, s.place)
 	}
 	r.MaxGranted, r.Peaks[bin] = max(r.MaxGranted, n), max(r.Peaks[bin], n)
 }
@@ -115,6 +123,7 @@ type sum struct {
 	grants []grant // all grants in order of time; the grants before the index first are outside the interval
 	first  int     // index of the first grant in the interval
 	units  int     // sum of the units in the interval
+	place  int     // index in the heap of all sums of the rule
 }
 
 // A grant is the sum of all units that one key was granted at the same instant.
@@ -133,7 +142,13 @@ func (s *sum) add(at time.Duration, units int, length time.Duration) int {
 		s.grants = append(s.grants, grant{at, units})
 	}
 	s.units += units
-	for at-s.grants[s.first].at > length {
+	s.advance(at, length)
+	return s.units
+}
+
+// advance moves the end of the interval to the time at.
+func (s *sum) advance(at, length time.Duration) {
+	for s.first < len(s.grants) && at-s.grants[s.first].at > length {
 		s.units -= s.grants[s.first].units
 		s.first++
 	}
@@ -141,5 +156,4 @@ func (s *sum) add(at time.Duration, units int, length time.Duration) int {
 		s.grants = s.grants[:copy(s.grants, s.grants[s.first:])]
 		s.first = 0
 	}
-	return s.units
 }

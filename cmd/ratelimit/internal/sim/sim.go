@@ -36,20 +36,20 @@ type Options struct {
 
 // An Outcome has the counts of one run of a simulation.
 type Outcome struct {
-	Name     string `json:"name"`     // name of the Target
-	Offered  int    `json:"offered"`  // requests that were sent, including those that were sent again
-	Admitted int    `json:"admitted"` // how many of the Offered requests were granted
-	Denied   int    `json:"denied"`   // how many of the Offered requests were denied
-	Busy     int    `json:"busy"`     // how many of the Denied requests were denied only because other requests were running
+	Name     string `json:"name"`    // name of the Target
+	Offered  int    `json:"offered"` // requests that were sent, including those that were sent again
+	Admitted int    `json:"granted"` // how many of the Offered requests were granted
+	Denied   int    `json:"denied"`  // how many of the Offered requests were denied
+	Busy     int    `json:"busy"`    // how many of the Denied requests were denied only because other requests were running
 
-	AttackOffered  int `json:"attackOffered,omitempty"`  // how many of the Offered requests the attacker sent
-	AttackAdmitted int `json:"attackAdmitted,omitempty"` // how many of the Admitted requests the attacker sent
+	AttackOffered  int `json:"attackOffered,omitempty"` // how many of the Offered requests the attacker sent
+	AttackAdmitted int `json:"attackGranted,omitempty"` // how many of the Admitted requests the attacker sent
 
-	LongestWait  time.Duration `json:"longestWaitNanoseconds"`  // longest RetryAfter of a denial
-	Never        int           `json:"never"`                   // denials whose RetryAfter is ratelimit.Never
-	LongestUntil time.Duration `json:"longestUntilNanoseconds"` // longest time from the first try of a request until it was granted
-	Unserved     int           `json:"unserved"`                // requests that were never granted, not even when sent again
-	LongestDelay time.Duration `json:"longestDelayNanoseconds"` // longest Delay of a granted request
+	LongestWait  time.Duration `json:"longestWaitNs"`  // longest RetryAfter of a denial
+	Never        int           `json:"never"`          // denials whose RetryAfter is ratelimit.Never
+	LongestUntil time.Duration `json:"longestUntilNs"` // longest time from the first try of a request until it was granted
+	Unserved     int           `json:"unserved"`       // requests that were never granted, not even when sent again
+	LongestDelay time.Duration `json:"longestDelayNs"` // longest Delay of a granted request
 
 	Rules []*Rule   `json:"rules"` // counts of each rule; the default rule comes last
 	Bins  [Bins]Bin `json:"bins"`  // counts of requests for each of the equal parts of the duration
@@ -57,8 +57,8 @@ type Outcome struct {
 
 // A Bin has the counts of requests in one of the equal parts of the duration.
 type Bin struct {
-	Offered  int `json:"offered"`  // requests that were sent in this part
-	Admitted int `json:"admitted"` // how many of the Offered requests were granted
+	Offered  int `json:"offered"` // requests that were sent in this part
+	Admitted int `json:"granted"` // how many of the Offered requests were granted
 }
 
 // ErrTooMany is returned by Run if there are more requests than Options.MaxRequests.
@@ -113,6 +113,7 @@ func Run(ctx context.Context, target Target, stream traffic.Stream, o Options) (
 		}
 		stream.Answer(res.Allowed, wait)
 	}
+	out.end()
 	return out, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math/rand/v2"
+	"sort"
 	"testing"
 	"time"
 
@@ -142,6 +143,11 @@ func TestNeverAboveBound(t *testing.T) {
 			if rule.MaxGranted == rule.Bound {
 				reached++
 			}
+			for i, peak := range peaksOf(grants, rule.Window, c.Duration) {
+				if peak != rule.Peaks[i] {
+					require.Fail(t, "a wrong peak", "%s %v: %+v: %d in part %d, counted slowly %d", a, rate, c, rule.Peaks[i], i, peak)
+				}
+			}
 			peak, offered, admitted := 0, 0, 0
 			for i, b := range out.Bins {
 				peak, offered, admitted = max(peak, rule.Peaks[i]), offered+b.Offered, admitted+b.Admitted
@@ -154,6 +160,30 @@ func TestNeverAboveBound(t *testing.T) {
 		require.Greater(t, reached, 100, "%s: the traffic comes near the bound", a)
 		t.Logf("%s: 1,000 streams, none above the bound, %d at it", a, reached)
 	}
+}
+
+// peaksOf returns, for each part of the duration, the most units of one client in a window that ends in it: when it begins, or at
+// one of its grants.
+func peaksOf(grants map[string][]traffic.Request, window, duration time.Duration) (peaks [sim.Bins]int) {
+	for _, all := range grants {
+		sums := make([]int, len(all)+1) // sums[i] is what all[:i] have taken
+		for i, g := range all {
+			sums[i+1] = sums[i] + g.Cost
+		}
+		ending := func(at time.Duration) int {
+			before := func(end time.Duration) int { return sort.Search(len(all), func(i int) bool { return all[i].At > end }) }
+			return sums[before(at)] - sums[before(at-window)]
+		}
+		for i := range peaks {
+			begin := time.Duration(i) * duration / sim.Bins
+			peaks[i] = max(peaks[i], ending(begin))
+		}
+		for _, g := range all {
+			i := g.At * sim.Bins / duration
+			peaks[i] = max(peaks[i], ending(g.At))
+		}
+	}
+	return peaks
 }
 
 // maxUnits returns the most units of one client in a window that begins at one of its grants.
@@ -278,7 +308,7 @@ func TestEnds(t *testing.T) {
 	text, err := json.Marshal(out)
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"rate":"1/m"`)
-	require.Contains(t, string(text), `"windowNanoseconds":60000000000`)
+	require.Contains(t, string(text), `"windowNs":60000000000`)
 }
 
 func TestAlignedStart(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -91,4 +92,17 @@ func Problems(svg []byte) (found []string) {
 		}
 	}
 	return found
+}
+
+// TextOnPhone returns how large the smallest text of a picture is, in pixels, on a page that is 390 pixels wide and leaves a margin
+// of 16 pixels on each side. A picture that is wider than that is scaled down. It returns 0 if svg is not a picture of package chart.
+func TextOnPhone(svg []byte) float64 {
+	width := regexp.MustCompile(`^<svg [^>]*? width="([0-9.]+)"`).FindSubmatch(svg)
+	size := regexp.MustCompile(`\.rl text\{font:([0-9.]+)px`).FindSubmatch([]byte(chart.Style()))
+	if width == nil || size == nil {
+		return 0
+	}
+	w, _ := strconv.ParseFloat(string(width[1]), 64)
+	px, _ := strconv.ParseFloat(string(size[1]), 64)
+	return px * min(1, (390-2*16)/w)
 }

@@ -1,0 +1,66 @@
+package sim
+
+import (
+	"container/heap"
+	"time"
+)
+
+// The type peaks is a heap of the sums of all keys of a rule. The key with the most units comes first. It implements
+// heap.Interface.
+//
+// Invariant: the units of a sum in the heap are at least those that the key has in the window that ends now.
+type peaks struct {
+	sums     []*sum
+	begun    int           // the parts of the simulation before this one have their value at their begin
+	duration time.Duration // of the simulation
+}
+
+func (p *peaks) Len() int           { return len(p.sums) }
+func (p *peaks) Less(i, j int) bool { return p.sums[i].units > p.sums[j].units }
+func (p *peaks) Swap(i, j int) {
+	p.sums[i], p.sums[j] = p.sums[j], p.sums[i]
+	p.sums[i].place, p.sums[j].place = i, j
+}
+
+// Push implements heap.Interface.
+func (p *peaks) Push(x any) {
+	s := x.(*sum)
+	s.place = len(p.sums)
+	p.sums = append(p.sums, s)
+}
+
+// Pop implements heap.Interface. No sum is ever removed.
+func (p *peaks) Pop() any { panic("sim: a sum stays in the heap") }
+
+func (p *peaks) add(s *sum) { heap.Push(p, s) }
+
+// most returns the most units that a key has in the window of the given length that ends at the time at. Each sum that it has to
+// correct becomes smaller, so in all calls together it corrects as many sums as there were grants, at most.
+func (p *peaks) most(at, length time.Duration) int {
+	for len(p.sums) > 0 {
+		first := p.sums[0]
+		was := first.units
+		if first.advance(at, length); first.units == was {
+			return was
+		}
+		heap.Fix(p, 0)
+	}
+	return 0
+}
+
+// pass notes, for all parts of the simulation up to the given one, the units in the windows that end when the part begins.
+func (r *Rule) pass(part int) {
+	for p := &r.peaks; p.begun <= part; p.begun++ {
+		begin := time.Duration(p.begun) * p.duration / Bins // no overflow, see bin
+		r.Peaks[p.begun] = max(r.Peaks[p.begun], p.most(begin, r.Window-1))
+	}
+}
+
+// end fills in what is not known before all requests were sent.
+func (out *Outcome) end() {
+	for _, r := range out.Rules {
+		if !r.holds() && r.Mode.Denies() {
+			r.pass(Bins - 1)
+		}
+	}
+}
