@@ -20,6 +20,7 @@ require (
 	github.com/ratelimit-go/ratelimit/otelmetrics v0.1.0
 	github.com/ratelimit-go/ratelimit/prommetrics v0.1.0
 	github.com/stretchr/testify v1.12.1
+	go.opentelemetry.io/otel v1.20.0
 	go.opentelemetry.io/otel/sdk/metric v1.20.0
 	go.uber.org/goleak v1.3.0
 	google.golang.org/protobuf v1.36.6
@@ -66,7 +67,6 @@ require (
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
 	github.com/valyala/fasthttp v1.69.0 // indirect
 	github.com/valyala/fasttemplate v1.2.2 // indirect
-	go.opentelemetry.io/otel v1.20.0 // indirect
 	go.opentelemetry.io/otel/metric v1.20.0 // indirect
 	go.opentelemetry.io/otel/sdk v1.20.0 // indirect
 	go.opentelemetry.io/otel/trace v1.20.0 // indirect
