@@ -316,6 +316,9 @@ func TestNarrow(t *testing.T) {
 			require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 40, "%s: %s", args, line)
 		}
 		require.NotContains(t, out.String(), "by by ", args)
+		if strings.HasPrefix(args, "simulate -rate") {
+			require.Contains(t, out.String(), "\nSlidingWindowLog\n  offered 1,000\n  granted 500\n  denied 500\n")
+		}
 		require.NotRegexp(t, ` deni `, out.String(), args)
 	}
 }
