@@ -56,6 +56,9 @@ Each request runs for the time of -hold, from its grant. Nothing extends it.
 	run: runSimulate,
 }
 
+// manyRequests is from how many requests on simulate says what it does, because it takes seconds.
+const manyRequests = 2_000_000
+
 // maxRequests is the largest number of requests that a simulation sends to each algorithm. Tests make it lower.
 var maxRequests = 10_000_000
 
@@ -121,6 +124,9 @@ func runSimulate(ctx context.Context, t *terminal, fs *flag.FlagSet, args []stri
 	}
 	var outcomes []*sim.Outcome
 	for _, target := range s.targets {
+		if n := s.traffic.Expected(); n >= manyRequests {
+			t.warn("%s: about %s requests ...", plain(target.Name), chart.Number(n, 0))
+		}
 		per := s.send.Per
 		if s.limited.Per > 0 {
 			per = s.limited.Per

@@ -297,6 +297,9 @@ func TestSimulateLarge(t *testing.T) {
 	got = runIn(t, nil, strings.Fields("simulate -rate 9000000000000000/s -send 10/s -duration 5s -csv")...)
 	require.Equal(t, exitOK, got.code, got.err)
 	require.Equal(t, 3, strings.Count(got.out, "\n"), "the header, FixedWindow and SlidingWindowCounter")
+	require.Empty(t, got.err)
+	got = runIn(t, nil, strings.Fields("simulate -rate 1000000/s -send 2000000/s -duration 1s -algorithm FixedWindow")...)
+	require.Equal(t, "FixedWindow: about 2,000,000 requests ...\n", got.err)
 }
 
 // TestNarrow runs commands in a terminal of 40 columns.
@@ -316,6 +319,9 @@ func TestNarrow(t *testing.T) {
 			require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 40, "%s: %s", args, line)
 		}
 		require.NotContains(t, out.String(), "by by ", args)
+		if strings.HasPrefix(args, "simulate -rate") {
+			require.Contains(t, out.String(), "\nSlidingWindowLog\n  offered 1,000\n  granted 500\n  denied 500\n")
+		}
 		require.NotRegexp(t, ` deni `, out.String(), args)
 	}
 }
