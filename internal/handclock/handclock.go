@@ -100,6 +100,7 @@ func (c *Clock) Alarm(at time.Time) (rings <-chan time.Time, stop func()) {
 		defer c.mu.Unlock()
 		delete(c.alarms, a)
 		if a.rung {
+			a.rung = false // so that a second call changes nothing
 			c.rung--
 			c.changed.Broadcast()
 		}
