@@ -112,11 +112,12 @@ type rowHistory struct {
 	denied int
 }
 
-func newRowHistory(t *testing.T, a ratelimit.Algorithm, seed uint64) *rowHistory {
+func newRowHistory(t *testing.T, a ratelimit.Algorithm, seed uint64, back bool) *rowHistory {
 	t.Helper()
 	h := &rowHistory{Rand: rand.New(rand.NewPCG(seed, 25)), clock: ratelimit.NewFakeClock(begin), dumped: newRows(t)}
 	var err error
-	h.kept, err = ratelimit.NewMemoryStore(ratelimit.WithClock(h.clock))
+	// A store for few keys has one table of blocks, so that a history is the same in each run.
+	h.kept, err = ratelimit.NewMemoryStore(ratelimit.WithClock(h.clock), ratelimit.WithMaxKeys(1000))
 	require.NoError(t, err)
 	for _, rule := range []string{"user", "all"} {
 		first := ratelimit.Ask{Rule: rule, Algorithm: a, Rate: h.rate(a)}
@@ -130,7 +131,11 @@ func newRowHistory(t *testing.T, a ratelimit.Algorithm, seed uint64) *rowHistory
 				first.Penalty.Most = first.Penalty.For * time.Duration(1+h.IntN(9))
 			}
 		}
-		for k := range 1 + h.IntN(2) {
+		keys := 1 + h.IntN(2)
+		if first.Penalty.After > 0 && back {
+			keys = 1 // a denial may make the kept store forget ended blocks of other keys, which run again if the clock steps back
+		}
+		for k := range keys {
 			ask := first
 			ask.Key = string(rune('a' + k))
 			h.asks = append(h.asks, ask)
@@ -302,8 +307,8 @@ func TestRowsHaveEverything(t *testing.T) {
 			t.Parallel()
 			sum := struct{ calls, loads, dropped, grants, denied, largest int }{}
 			for seed := range histories {
-				h := newRowHistory(t, a, uint64(seed))
 				back := seed%2 == 0
+				h := newRowHistory(t, a, uint64(seed), back)
 				h.dumped.drops = !back
 				for range 80 {
 					h.step(t, back)
@@ -395,7 +400,7 @@ func TestBrokenRows(t *testing.T) {
 			t.Parallel()
 			accepted, refused := 0, 0
 			for seed := range histories {
-				h := newRowHistory(t, a, uint64(seed))
+				h := newRowHistory(t, a, uint64(seed), true)
 				for range 40 {
 					h.step(t, true)
 				}
@@ -425,7 +430,7 @@ func TestBrokenRows(t *testing.T) {
 func FuzzRows(f *testing.F) {
 	for i, a := range all {
 		for seed := range uint64(4) {
-			h := newRowHistory(new(testing.T), a, seed)
+			h := newRowHistory(new(testing.T), a, seed, true)
 			for range 30 {
 				h.step(new(testing.T), true)
 			}
