@@ -10,12 +10,6 @@ import (
 	table "github.com/ratelimit-go/ratelimit/internal/counters"
 )
 
-// sources lists the values of [ratelimit.Decision.Source].
-var sources = [...]ratelimit.Source{
-	ratelimit.SourceMemory, ratelimit.SourceStore, ratelimit.SourcePolicy,
-	ratelimit.SourceLimiter, ratelimit.SourceReplay, ratelimit.SourceOverride, ratelimit.SourceNone,
-}
-
 // Durations is a [ratelimit.Observer] that measures how long decisions take, in the histogram
 // rate_limiting.decision.duration with the attribute rate_limiting.source, which is the [ratelimit.Decision.Source].
 // [NewDurations] makes one.

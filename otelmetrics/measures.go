@@ -9,6 +9,12 @@ import (
 	table "github.com/ratelimit-go/ratelimit/internal/counters"
 )
 
+// sources lists the values of [ratelimit.Decision.Source].
+var sources = [...]ratelimit.Source{
+	ratelimit.SourceMemory, ratelimit.SourceStore, ratelimit.SourcePolicy,
+	ratelimit.SourceLimiter, ratelimit.SourceReplay, ratelimit.SourceOverride, ratelimit.SourceNone,
+}
+
 // A measures is a function that gets each value of the metrics in table.Metrics. The parameter metric is the index of the metric,
 // and labels has the values of its labels. No label has a client or an address.
 //

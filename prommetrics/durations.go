@@ -10,12 +10,6 @@ import (
 	table "github.com/ratelimit-go/ratelimit/internal/counters"
 )
 
-// sources lists the values of [ratelimit.Decision.Source].
-var sources = [...]ratelimit.Source{
-	ratelimit.SourceMemory, ratelimit.SourceStore, ratelimit.SourcePolicy,
-	ratelimit.SourceLimiter, ratelimit.SourceReplay, ratelimit.SourceOverride, ratelimit.SourceNone,
-}
-
 // Durations is a [ratelimit.Observer] that measures how long decisions take, and a
 // [prometheus.Collector] that exports these times as a histogram. The label source of the histogram is
 // the [ratelimit.Decision.Source]. [NewDurations] makes one.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -104,18 +105,18 @@ func (s *stored) close() {
 // The variable kinds lists the takers that are compared. The function make returns a new taker with its own pool of connections.
 var kinds = []struct {
 	name string
-	make func(ctx context.Context, url string) (taker, error)
+	make func(ctx context.Context, url string, trip time.Duration) (taker, error)
 }{
-	{"plain", func(ctx context.Context, url string) (taker, error) {
-		pool, err := poolOf(ctx, url, 16)
+	{"plain", func(ctx context.Context, url string, trip time.Duration) (taker, error) {
+		pool, err := poolOf(ctx, url, 16, trip)
 		return &plain{pool}, err
 	}},
-	{"upsert", func(ctx context.Context, url string) (taker, error) {
-		pool, err := poolOf(ctx, url, 16)
+	{"upsert", func(ctx context.Context, url string, trip time.Duration) (taker, error) {
+		pool, err := poolOf(ctx, url, 16, trip)
 		return &upsert{pool}, err
 	}},
-	{"pgstore", func(ctx context.Context, url string) (taker, error) {
-		pool, err := poolOf(ctx, url, 4)
+	{"pgstore", func(ctx context.Context, url string, trip time.Duration) (taker, error) {
+		pool, err := poolOf(ctx, url, 4, trip)
 		if err != nil {
 			return nil, err
 		}
@@ -124,13 +125,32 @@ var kinds = []struct {
 	}},
 }
 
-func poolOf(ctx context.Context, url string, n int32) (*pgxpool.Pool, error) {
+// A slowConn is a connection to a server that is not near: each message to the server, and so each round trip, takes longer by the
+// duration trip.
+type slowConn struct {
+	net.Conn
+	trip time.Duration
+}
+
+func (c *slowConn) Write(b []byte) (int, error) {
+	time.Sleep(c.trip)
+	return c.Conn.Write(b)
+}
+
+// poolOf returns a pool of n connections. A round trip of each takes longer by the duration trip.
+func poolOf(ctx context.Context, url string, n int32, trip time.Duration) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, err
 	}
 	config.MaxConns = n
 	config.ConnConfig.RuntimeParams["synchronous_commit"] = "off"
+	if dial := config.ConnConfig.DialFunc; trip > 0 {
+		config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, network, addr)
+			return &slowConn{conn, trip}, err
+		}
+	}
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
@@ -140,17 +160,19 @@ var scenes = []struct {
 	processes int
 	callers   int // number of callers (goroutines) in each process
 	keys      int
-	latency   bool // true: the figure is the median time of a decision; false: decisions a second
+	trip      time.Duration // added to each round trip
+	latency   bool          // true: the figure is the median time of a decision; false: decisions a second
 }{
-	{"one caller, p50", 1, 1, 1000, true},
-	{"one key, 64 callers", 1, 64, 1, false},
-	{"10,000 keys, 64 callers", 1, 64, 10_000, false},
-	{"one key, 3 processes of 21", 3, 21, 1, false},
-	{"one key, 8 processes of 8", 8, 8, 1, false},
+	{"one caller, p50", 1, 1, 1000, 0, true},
+	{"one caller, 1 ms away, p50", 1, 1, 1000, time.Millisecond, true},
+	{"one key, 64 callers", 1, 64, 1, 0, false},
+	{"10,000 keys, 64 callers", 1, 64, 10_000, 0, false},
+	{"one key, 3 processes of 21", 3, 21, 1, 0, false},
+	{"one key, 8 processes of 8", 8, 8, 1, 0, false},
 }
 
 func run(ctx context.Context, w io.Writer, url, only string, long time.Duration) error {
-	admin, err := poolOf(ctx, url, 1)
+	admin, err := poolOf(ctx, url, 1, 0)
 	if err != nil {
 		return err
 	}
@@ -171,7 +193,7 @@ func run(ctx context.Context, w io.Writer, url, only string, long time.Duration)
 			}
 			var takers []taker
 			for range scene.processes {
-				t, err := kind.make(ctx, url)
+				t, err := kind.make(ctx, url, scene.trip)
 				if err != nil {
 					return err
 				}
@@ -203,12 +225,13 @@ func run(ctx context.Context, w io.Writer, url, only string, long time.Duration)
 // A figure holds the results of one measurement.
 type figure struct {
 	rate     float64 // decisions a second
+	calls    int     // all decisions, also those in the first fifth
 	p50, p99 time.Duration
 	shares   string // how evenly the processes are served: "1:1.50" if one made 1.5 times as many decisions as another
 }
 
-// measure lets the given number of callers of each taker take units for the duration long, and returns the figures. Calls in the
-// time before that, a fifth of long, are not counted.
+// measure lets the given number of callers of each taker take units for the duration long, and returns the figures. Before
+// that, it lets them run for a fifth of long; the figures, apart from calls, leave that time out.
 func measure(ctx context.Context, takers []taker, callers, keys int, long time.Duration) (f figure, err error) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -221,26 +244,31 @@ func measure(ctx context.Context, takers []taker, callers, keys int, long time.D
 			all.Go(func() {
 				var own []time.Duration
 				var failed error
+				calls := 0
 				for n := c * 7919; failed == nil; n++ {
 					began := time.Now()
 					if began.After(end) {
 						break
 					}
 					failed = t.take(ctx, "key-"+strconv.Itoa(n*31%keys))
+					calls++
 					if began.After(warm) {
 						own = append(own, time.Since(began))
 					}
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				times, shares[i] = append(times, own...), shares[i]+len(own)
+				times, shares[i], f.calls = append(times, own...), shares[i]+len(own), f.calls+calls
 				err = errors.Join(err, failed)
 			})
 		}
 	}
 	all.Wait()
-	if err != nil {
+	switch {
+	case err != nil:
 		return f, err
+	case slices.Min(shares) == 0:
+		return f, errors.New("a process made no call in the time that counts")
 	}
 	slices.Sort(times)
 	f.rate, f.p50, f.p99 = float64(len(times))/long.Seconds(), times[len(times)/2], times[len(times)*99/100]
@@ -254,7 +282,7 @@ func sizes(ctx context.Context, w io.Writer, admin *pgxpool.Pool, url string, lo
 	if _, err := admin.Exec(ctx, "drop table if exists bench_limits"); err != nil {
 		return err
 	}
-	t, err := kinds[2].make(ctx, url)
+	t, err := kinds[2].make(ctx, url, 0)
 	if err != nil {
 		return err
 	}
@@ -287,7 +315,7 @@ func sizes(ctx context.Context, w io.Writer, admin *pgxpool.Pool, url string, lo
 	}
 	fmt.Fprintln(w, strings.Join([]string{
 		fmt.Sprintf("bytes a key, with its index: %d", size),
-		fmt.Sprintf("bytes of WAL a grant, one caller: %.0f", float64(after-before)/(f.rate*long.Seconds()*1.2)),
+		fmt.Sprintf("bytes of WAL a grant, one caller: %.0f", float64(after-before)/float64(f.calls)),
 		fmt.Sprintf("updates in place: %.1f %%", 100*hot),
 	}, "\n"))
 	return nil

@@ -1,4 +1,4 @@
-package frameworks
+package apart
 
 const (
 	ginFile, ginWriter            = "ginlimit/middleware.go", "ginlimit/writer.go"
@@ -9,7 +9,7 @@ const (
 	connectDenial, connectRouting = "connectlimit/denial.go", "connectlimit/check.go"
 )
 
-var mutants = []mutant{
+var frameworkMutants = []mutant{
 	{ginFile, "\t\t\tc.Abort()\n", "", "TestDenied", "gin: a denied request goes no further"},
 	{ginFile, "\t\t\tfail(c, err)\n", "\t\t\t_ = err\n", "TestDenied", "gin: the error of Denied reaches the handlers further out"},
 	{ginFile, "paths = append(paths, route.Path)", "paths = append(paths, route.Method)", "TestCheck", "gin: endpoints are paths"},
