@@ -139,8 +139,8 @@ func TestJSON(t *testing.T) {
 
 // FuzzJSON compares what is read of an object with what encoding/json reads.
 func FuzzJSON(f *testing.F) {
-	for _, s := range []string{`{"time":1,"client":"a\u0000\"","x":{"client":2}}`, `{"client":-0.5e+3}`, `{"a":[[],{}],"client":""}`,
-		`{"client":"\ud800"}`, `{"cli\u0065nt":"a"}`} {
+	for _, s := range []string{`{"time":1,"client":"a\u0000\"","x":{"client":2}}`, `{"client":-0.5e+3}`, `{"client":1e999}`,
+		`{"a":[[],{}],"client":""}`, `{"client":"\ud800"}`, `{"cli\u0065nt":"a"}`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
@@ -158,8 +158,7 @@ func FuzzJSON(f *testing.F) {
 		require.ErrorIs(t, r.Next(&e), io.EOF)
 		shown := r.Counts().Examples
 		require.Len(t, shown, 1, "it has no time")
-		object := map[string]any{}
-		valid := json.Unmarshal([]byte(line), &object) == nil && strings.HasPrefix(strings.TrimLeft(line, " \t\r"), "{")
+		valid := json.Valid([]byte(line)) && strings.HasPrefix(strings.TrimLeft(line, " \t\r"), "{")
 		read := shown[0].Reason == "has no time" || strings.Contains(shown[0].Reason, "time that cannot")
 		if strings.Count(line, "{")+strings.Count(line, "[") < 50 {
 			require.Equal(t, valid, read, "%q: %s", line, shown[0].Reason)
