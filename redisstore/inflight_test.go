@@ -131,10 +131,7 @@ func TestHeldBadAsks(t *testing.T) {
 // answer is that of a MemoryStore.
 func TestHeldAsMemory(t *testing.T) {
 	t.Parallel()
-	n := 2000
-	if testing.Short() || raceEnabled {
-		n = 60
-	}
+	n := soaked(500, 2000)
 	_, cluster := startReplicated(t)
 	for name, client := range map[string]redis.UniversalClient{"standalone": startReal(t).client(t), "cluster": cluster} {
 		t.Run(name, func(t *testing.T) {
@@ -426,10 +423,7 @@ func TestHeldByKilledProcess(t *testing.T) {
 // and on a cluster: what is denied has charged nothing, what is settled is what was used, and in the end nothing is held.
 func TestHeldUnitsAreConserved(t *testing.T) {
 	t.Parallel()
-	steps := 20_000
-	if testing.Short() || raceEnabled {
-		steps = 1000
-	}
+	steps := soaked(5000, 20_000)
 	_, cluster := startReplicated(t)
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	memory, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))

@@ -292,7 +292,7 @@ func TestPenaltySchedules(t *testing.T) {
 	onServers(t, func(t *testing.T, connect func() redis.UniversalClient) {
 		client, seen := connect(), make(map[string]int)
 		const steps = 40
-		n := schedules(2000)
+		n := soaked(500, 2000)
 		for number := range n {
 			cache := time.Duration(number%2) * time.Hour
 			r := newPenalRun(t, client, number, seen, redisstore.WithDenialCache(cache))

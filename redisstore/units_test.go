@@ -19,10 +19,7 @@ import (
 // what was used. In the end, a MemoryStore that has seen the same requests has the same units left.
 func TestUnitsAreConserved(t *testing.T) {
 	t.Parallel()
-	steps := 20_000
-	if testing.Short() {
-		steps = 1000
-	}
+	steps := soaked(5000, 20_000)
 	_, cluster := startReplicated(t)
 	for name, client := range map[string]redis.UniversalClient{"standalone": startReal(t).client(t), "cluster": cluster} {
 		t.Run(name, func(t *testing.T) {
