@@ -29,6 +29,7 @@ var hardZones = []string{
 // files of zones list the changes until 2037, and have only a rule for those after. A plain run compares the hard zones
 // and some others, and with RATELIMIT_SOAK=1 the test compares all.
 func TestCalendars(t *testing.T) {
+	oneGoroutine(t)
 	zones := hardZones
 	others := zonesOfGo(t)
 	switch {

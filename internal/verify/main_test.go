@@ -52,6 +52,13 @@ func scaled(n int) int {
 	return n
 }
 
+// oneGoroutine skips a long test under the race detector, which has nothing to find where only one goroutine runs.
+func oneGoroutine(t *testing.T) {
+	if raceEnabled {
+		t.Skip("one goroutine has no races")
+	}
+}
+
 // wantChecks is how many schedules rapid must have run by now for a property to count as
 // checked.
 func wantChecks() int {

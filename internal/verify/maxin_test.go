@@ -15,6 +15,7 @@ import (
 // TestMaxIn has limiters grant as much as they do at all instants of an interval, or, for a counter,
 // at the ends of its windows: that is what MaxIn says. At random instants they grant no more.
 func TestMaxIn(t *testing.T) {
+	oneGoroutine(t)
 	r := rand.New(rand.NewPCG(12, 5))
 	for _, a := range algorithms {
 		name := ratelimit.Algorithm(a.name)

@@ -40,6 +40,7 @@ func (s *striker) denied(now time.Time) time.Duration {
 // TestPenaltyModel compares random schedules of requests with the same requests to a rule without a Penalty, around which
 // the model counts. It does so for keys in this process and in a MemoryStore.
 func TestPenaltyModel(t *testing.T) {
+	oneGoroutine(t)
 	const schedules = 2000
 	var denials, blocked int
 	for seed := range uint64(schedules) {

@@ -298,6 +298,7 @@ func (h *rowHistory) move(back bool) {
 // loads it before the next call, gives the answers of a store that never does so. In half of the histories the clock never steps
 // back; there, a row is also dropped as soon as Dump has said that it may be.
 func TestRowsHaveEverything(t *testing.T) {
+	oneGoroutine(t)
 	histories := 1500
 	if testing.Short() {
 		histories = 150
@@ -391,6 +392,7 @@ func survives(t *testing.T, a ratelimit.Ask, row []byte) (accepted bool) {
 
 // TestBrokenRows changes bytes of rows at random. No such row makes a call panic.
 func TestBrokenRows(t *testing.T) {
+	oneGoroutine(t)
 	histories := 60
 	if testing.Short() {
 		histories = 12

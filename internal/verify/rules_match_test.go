@@ -137,6 +137,7 @@ func (m *matcher) ask(t *testing.T) {
 // TestMatchingAgainstAModel compares which rules a RateLimiter finds, in 2,000 random sets of
 // rules that change, with a filter of the list of the rules.
 func TestMatchingAgainstAModel(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	for seed := range uint64(2000) {
 		m := &matcher{random: rand.New(rand.NewPCG(seed, 10))}
@@ -167,6 +168,7 @@ func TestMatchingAgainstAModel(t *testing.T) {
 // TestShadowRulesChangeNoResult compares 100,000 answers of limiters with shadow rules with
 // those of limiters that have the same rules without the shadow rules.
 func TestShadowRulesChangeNoResult(t *testing.T) {
+	oneGoroutine(t)
 	t.Parallel()
 	denied := 0
 	for seed := range uint64(500) {

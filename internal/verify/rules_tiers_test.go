@@ -163,6 +163,7 @@ func (r *resolver) ask(client any, requests, n int) (ratelimit.Result, error) {
 // TestManyResolvedRates asks at more rates than the keys of a rule can have. All of them must
 // be granted, because few are in use at a time, and a key must keep what it has used.
 func TestManyResolvedRates(t *testing.T) {
+	oneGoroutine(t)
 	for _, name := range []string{"in this process", "in a store"} {
 		t.Run(name, func(t *testing.T) {
 			store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(&manualClock{starts[0]}))
@@ -201,6 +202,7 @@ func TestManyResolvedRatesWaitedFor(t *testing.T) {
 
 // TestManyResolvedRatesWithoutStore is TestManyResolvedRates for a rule whose store fails.
 func TestManyResolvedRatesWithoutStore(t *testing.T) {
+	oneGoroutine(t)
 	r := newResolver(t, ratelimit.WithStore(&emptyStore{fails: true}), ratelimit.WithName("test"))
 	for n := 1; n <= mostRates+10; n++ {
 		res, err := r.ask(n%1000, n+10, 1)

@@ -122,6 +122,7 @@ var windowEdges = []struct{ window, zone, at string }{
 // schedules of requests, reservations and steps of the clock, also back, around unusual edges. A denied request is asked
 // again one nanosecond before its RetryAfter and at it.
 func TestWindowSchedules(t *testing.T) {
+	oneGoroutine(t)
 	rounds := 2000
 	if testing.Short() {
 		rounds = 300

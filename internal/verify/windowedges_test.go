@@ -100,6 +100,7 @@ func TestRetryAfterToEdges(t *testing.T) {
 // TestGreedyClientAtOddMidnights is the attack of a client that knows when the clocks of a zone are set. It asks once a minute
 // and one nanosecond before each minute, for three dates, and is granted the limit once for each date, as it begins.
 func TestGreedyClientAtOddMidnights(t *testing.T) {
+	oneGoroutine(t)
 	for _, c := range []struct{ window, zone, before, odd, after, why string }{
 		{"day", "America/Sao_Paulo", "2018-11-03 00:00 -0300", "2018-11-04 01:00 -0200", "2018-11-05 00:00 -0200", "no midnight"},
 		{"day", "America/Sao_Paulo", "2018-02-17 00:00 -0200", "2018-02-18 00:00 -0300", "2018-02-19 00:00 -0300", "a second midnight"},

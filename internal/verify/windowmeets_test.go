@@ -163,6 +163,7 @@ func TestBillingDays(t *testing.T) {
 // RetryAfter and not before, and a look says what a request would be answered. As long as the day stays, the limit holds in
 // each month.
 func TestBillingDayOfTheOwner(t *testing.T) {
+	oneGoroutine(t)
 	tiers := map[string]ratelimit.Rate{
 		"mid":  {Requests: 5, Window: ratelimit.Monthly(15, "")},
 		"more": {Requests: 9, Window: ratelimit.Monthly(28, "")},
