@@ -10,8 +10,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Dial says in which window of a calendar an instant of a timeline lies. All configurations with the same
-// calendar and timeline share one Dial, see [Timeline.Dial]. Goroutines may call its methods concurrently.
+// A Dial finds the window of a calendar, such as a day or a month, that contains an instant of a timeline. All
+// configurations with the same calendar and timeline share one Dial, see [Timeline.Dial]. Goroutines may call its
+// methods concurrently.
 //
 // The edges of a calendar's windows are times of the wall clock, but a timeline may run by a monotonic clock. The
 // Dial then computes at which instants the wall clock will show these times if nobody sets it. It compares the two
@@ -23,7 +24,7 @@ import (
 //   - If the wall clock was set forward into a later window, this window begins when the Dial notices the change.
 //     Units that were charged before belong to the window before.
 //   - If the wall clock was set back to less than an hour before the begin of the present window, this window goes
-//     on. If the clock was set back further, the window that it now shows becomes the present one.
+//     on. If the clock was set back further, the window that contains its new time becomes the present one.
 type Dial struct {
 	calendar *calendar.Calendar
 	time     Timeline

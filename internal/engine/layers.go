@@ -10,6 +10,10 @@ import "github.com/ratelimit-go/ratelimit/internal/exact"
 // sum of the receipt's layer and of all layers below it. So newer receipts name higher layers, and
 // receipts with the same lowest debt name the same layer.
 //
+// Example: a key owes 5 tokens after the charge of receipt A, and 8 after the charge of receipt B. Then A
+// names a layer of 5, and B names a layer of 3 above it. When 4 tokens have drained, one layer of 4 is left,
+// and both receipts name it: for each of them, at most 4 tokens can be given back.
+//
 // Two things remove debt. Debt that drains is taken from the top layer first, and then from the layers
 // below. Debt that is given back for a receipt is taken from the receipt's layer first, and then from the
 // layers below. A layer without debt is merged with the layer below it; only the bottom layer may be

@@ -194,9 +194,10 @@ func (ps *ratePlans[S, C]) pick(want Wanted) (p *ratePlan[S, C], err error) {
 	return p, nil
 }
 
-// configured returns the configuration for the given rate, and the rate that its plan gets: the result of
-// Rate.reduced if equal buckets may share a plan, and otherwise the given rate. It returns an error if
-// the rule cannot use the rate.
+// configured returns the configuration for the given rate. The result same is the rate that the plan for this
+// configuration gets. For a bucket without a Warmup, it is the given rate in lowest terms (see Rate.reduced),
+// so that equal buckets share a plan. Otherwise it is the given rate. configured returns an error if the rule
+// cannot use the rate.
 func (ps *ratePlans[S, C]) configured(rate Rate) (config C, same Rate, err error) {
 	config, err = ps.configure(rate, ps.rates.Warmup)
 	if err == nil && ps.rates.SamePer && !rate.sharesWindows(ps.rates.Base) {

@@ -89,8 +89,8 @@ func (w *Windows) SameWindow(at, last keytable.Instant) bool {
 // nothing. The parameter s is a copy of the state of a key, which was last written at the plan from; stepOtherWindows
 // overwrites it.
 //
-// A charge would carry the units that count in the present window of the plan from into the present window of p. Without a
-// charge, these units stop counting when that window of the plan from ends.
+// A charge would move the units that count in the present window of the old plan (from) into the present window of p.
+// Without a charge, these units stop counting when the present window of the old plan ends.
 func (ps *ratePlans[S, C]) stepOtherWindows(
 	s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64,
 ) (v Verdict, delay time.Duration) {

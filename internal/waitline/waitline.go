@@ -196,7 +196,7 @@ func (ls *Lines) leave(w *Waiter, read bool) bool {
 	return true
 }
 
-// Settle serves the callers whose time has come.
+// Settle serves the waiting callers that are due.
 func (ls *Lines) Settle() {
 	ls.time.Renew()
 	ls.mu.Lock()
