@@ -18,7 +18,8 @@ import (
 // The value consists of the version (one byte), the content, and a checksum: the CRC-32C of the key, the version and the content. The
 // checksum includes the key, so that a value that somebody has copied to another key is noticed.
 
-// maxKey is the largest length in bytes of a row's key that has the names of a state. A longer key is replaced by a SHA-256.
+// maxKey is the largest length in bytes of a row's key that has the names of the rule and the limiter's key. A longer key is replaced
+// by a SHA-256.
 const maxKey = 200
 
 // version is the first byte of each value.

@@ -63,7 +63,7 @@ func row(key, old, next string) dbstore.Change {
 func read(key string) dbstore.Change { return dbstore.Change{Key: []byte("test" + key), Read: true} }
 
 // swap calls Swap once, without a time. The slice done says for each group whether Swap must do it, and values has the values that the
-// rows of all other groups must have, in order. If that is not so, swap returns an error.
+// rows of all other groups must have, in order. If Swap answers anything else, swap returns an error.
 func (k *kit) swap(groups [][]dbstore.Change, done []bool, values ...string) error {
 	all := make([]dbstore.Group, len(groups))
 	for i := range groups {
