@@ -406,9 +406,9 @@ func (l *line) finish(f *flight, swap []Group, read reading, decided bool) {
 	}
 }
 
-// failed handles the error err of the transaction of f. If f has several groups, and err says that none of them was done, a single row may be
-// the cause of the error. Then the calls go back into the queue, and each group gets a transaction of its own. In all other cases,
-// failed ends the calls of f with the error.
+// failed handles the error err of the transaction of f. If f has several groups, and err says that none of them was done, a single row
+// may be the cause of the error. Then the calls go back into the queue, and each group gets a transaction of its own. In all other
+// cases, failed ends the calls of f with the error.
 func (l *line) failed(f *flight, err error) {
 	groups := f.groups
 	f.groups = nil

@@ -64,7 +64,7 @@ var Metrics = [numMetrics]Metric{
 		Help: "How often a file was applied, or refused.", Watched: true},
 }
 
-// The histogram of Durations in prommetrics and otelmetrics.
+// The names and the help text of the histogram of decision times, which prommetrics and otelmetrics export.
 const (
 	DurationName     = "decision_duration_seconds" // in Prometheus, without the prefix "ratelimit_"
 	DurationOtelName = "decision.duration"         // in OpenTelemetry, without the prefix "rate_limiting."

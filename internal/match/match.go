@@ -25,7 +25,7 @@ type Place struct {
 
 // Check checks the fields Endpoint and Additional of a rule at the place p. It returns a text for each of the
 // two fields: what a good value is, or "" if the value is good. The parameter named says whether the rule has
-// a name. A request can ask for a rule by its name, so such a rule needs no endpoint.
+// a name. A request can ask for a rule by its name, so a rule with a name needs no endpoint.
 func (p Place) Check(named bool) (endpoint, additional string) {
 	switch {
 	case p.Default && p.Endpoint != "":
@@ -80,8 +80,8 @@ func (p Place) depth() (text string, depth int) {
 }
 
 // Meet reports whether two rules with the given places may both apply to one endpoint. Meet looks only at
-// these two rules, although a third rule may prevent this. It returns false if one of the two has no
-// pattern.
+// these two rules, although because of a third rule one of them may not apply. It returns false if one of the
+// two has no pattern.
 func Meet(a, b Place) bool {
 	textA, depthA := a.depth()
 	textB, depthB := b.depth()

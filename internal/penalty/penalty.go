@@ -178,7 +178,7 @@ func (t *Table) add(sh *shard, h keytable.Hash, now keytable.Instant) *state {
 	return s
 }
 
-// Forget forgets the counted denials of the key with this hash, and ends its block. A nil Table has none.
+// Forget forgets the counted denials of the key with this hash, and ends its block. If t is nil, Forget does nothing.
 func (t *Table) Forget(h keytable.Hash) {
 	if t == nil {
 		return
@@ -210,7 +210,7 @@ func (t *Table) Pardon(of func(w *Whose) bool) {
 	}
 }
 
-// Has reports whether t has a state for the key with this hash. A nil Table has none.
+// Has reports whether t has a state for the key with this hash. It returns false if t is nil.
 func (t *Table) Has(h keytable.Hash) bool {
 	if t == nil {
 		return false
