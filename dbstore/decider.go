@@ -28,7 +28,7 @@ func (d *decider) Now() time.Time { return d.time }
 
 // deciders has the deciders that are not in use.
 var deciders = sync.Pool{New: func() any {
-	d := &decider{time: time.Unix(0, 0)} // so that an instant in a row is counted from the Unix epoch
+	d := &decider{time: time.Unix(0, 0)} // the instants in a row are counted from this time, the Unix epoch
 	var err error
 	if d.store, err = ratelimit.NewMemoryStore(ratelimit.WithClock(d), ratelimit.WithMaxKeys(1<<20)); err != nil {
 		panic(err) // the options are valid

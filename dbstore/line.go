@@ -72,7 +72,7 @@ func (l *line) late(c *call) error {
 // lateLocked does what late does. The caller holds l.mu.
 func (l *line) lateLocked(c *call) error {
 	e := &Error{Err: errTimeout, call: c.number, notDone: c.number == 0}
-	if c.number == 0 { // c has waited for a running transaction: with the same number, both count as one failure
+	if c.number == 0 { // c has waited for a running transaction: with the number of that transaction, both count as one failure
 		if e.call = l.number.Load(); len(l.flights) > 0 && l.flights[0].number > 0 {
 			e.call = l.flights[0].number
 		}

@@ -185,7 +185,7 @@ func (b *backend) prepare(ctx context.Context) error {
 		return describe(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	// The lock ends with the transaction. While it is held, no other process makes anything.
+	// The lock ends with the transaction. While it is held, no other process makes the table or its functions.
 	if _, err = tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended($1, 25))`, pgx.QueryExecModeExec, b.table); err == nil {
 		_, err = tx.Exec(ctx, Schema(b.table), pgx.QueryExecModeSimpleProtocol)
 	}

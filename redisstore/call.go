@@ -44,7 +44,7 @@ type call struct {
 // shared describes a call that several callers of one key may share: the key, and how many units each
 // caller wants.
 type shared struct {
-	keyQueue *keyQueue // the calls for the same key; nil for a call that its own caller sends, until another call must wait for it
+	keyQueue *keyQueue // the calls for the same key; nil for a direct call (see directCall) for which no other call waits
 	item
 	costs []int64 // how many units each caller wants; set when the call is sent
 

@@ -142,7 +142,7 @@ func (k *kit) groups() error {
 		k.swap([][]dbstore.Change{{row("b", "", "1"), row("c", "", "1")}, {row("d", "", "1")}}, []bool{yes, yes}),
 		k.swap([][]dbstore.Change{{row("b", "1", "2"), row("c", "x", "2")}, {row("d", "1", "2")}}, []bool{no, yes}, "1", "1"),
 		k.swap([][]dbstore.Change{{row("d", "1", "3")}, {row("c", "1", "2"), row("b", "1", "2")}}, []bool{no, yes}, "2"),
-		k.swap([][]dbstore.Change{{row("e", "", "1"), row("b", "x", "3")}}, []bool{no}, "", "2"), // the new row must not stay
+		k.swap([][]dbstore.Change{{row("e", "", "1"), row("b", "x", "3")}}, []bool{no}, "", "2"), // the new row e must not be written
 		k.swap([][]dbstore.Change{{row("a9", "", "1"), row("b", "x", "3")}}, []bool{no}, "", "2"),
 		k.swap([][]dbstore.Change{{read("a9")}, {read("e")}}, []bool{no, no}, "", ""),
 		k.swap([][]dbstore.Change{{row("b", "2", ""), row("c", "x", "")}}, []bool{no}, "2", "2"),
@@ -176,7 +176,7 @@ func (k *kit) time() error {
 			}
 		}
 	}
-	for range 100 { // a machine may stop for a moment between the two calls
+	for range 100 { // try again if the machine has stopped for a moment between the two calls
 		g := []dbstore.Group{{Changes: []dbstore.Change{row("t", "", "1")}}, {Changes: []dbstore.Change{row("u", "", "1"), row("v", "", "1")}}}
 		later, err := k.Swap(ctx, at, g)
 		switch {

@@ -157,7 +157,7 @@ func civil(date int64) (int, time.Month, int) { return time.Unix(date*daySeconds
 // days returns the date as a number of days since 1970-01-01. The month 0 is December of the year before, and
 // the month 13 is January of the year after.
 func days(y int, m time.Month, d int) int64 {
-	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / daySeconds // a whole number: the time is midnight
+	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / daySeconds // divides without a remainder, because the time is a midnight
 }
 
 // floor returns the quotient a/b, rounded down. b is above 0.

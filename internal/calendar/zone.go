@@ -135,7 +135,7 @@ func zoneFrom(name string, load func(name string) (*time.Location, error)) (*zon
 	if l, err := load(name); err == nil {
 		return newZone(l), nil
 	}
-	_, err := load("Europe/Berlin") // every database has it
+	_, err := load("Europe/Berlin") // every time zone database has this zone
 	switch {
 	case err != nil:
 		return nil, &Error{PartZone, `cannot be found, because this machine has no time zone data: import _ "time/tzdata"`}

@@ -73,7 +73,7 @@ func (t *Timeline) Dial(c *calendar.Calendar) *Dial {
 	if start := t.Start(); start != start.Round(0) { // true if start includes a monotonic time, which Round removes
 		d.read = d.time.read
 	}
-	if t.dials == nil { // the zero Timeline, which is used to check a rate
+	if t.dials == nil { // t is the zero Timeline, which only serves to check a rate, and keeps no Dials
 		return d
 	}
 	t.dials.mu.Lock()
@@ -138,7 +138,7 @@ func (d *Dial) wallStart(last *dialWindow) (start int64) {
 		return d.time.Start().UnixNano()
 	}
 	defer func() {
-		if recover() != nil { // the clock of the user has panicked; it will panic again for the next decision, outside of any lock
+		if recover() != nil { // ignore a panic of the user's clock: it panics again for the next decision, outside of any lock
 			if start = d.time.Start().UnixNano(); last != nil {
 				start = last.start
 			}

@@ -151,7 +151,7 @@ func (f *fallback) Reset(h keytable.Hash, want Wanted) bool {
 }
 
 func (f *fallback) Admit(r *Rate) error {
-	return cmp.Or(f.Keys.Admit(r), f.granted.Admit(r)) // both are called, because each keeps rates of its own and forgets the unused ones
+	return cmp.Or(f.Keys.Admit(r), f.granted.Admit(r)) // call both: each has rates of its own, and must forget the unused ones
 }
 
 func (f *fallback) Change(r Rates) (func(now keytable.Instant), error) {

@@ -49,7 +49,7 @@ func (k *ratedKeys[S, C]) forgetRates(old *ratePlans[S, C]) *ratePlans[S, C] {
 			k.table.Sweep(now)
 		})
 		old.mu.Lock()
-		old.most *= 2 // a Future (a copy of a state) may still add rates to the old plans
+		old.most *= 2 // more room, because a Future (a copy of a state) may still add rates to the old plans
 		old.mu.Unlock()
 	}
 	return k.plans.Load()

@@ -203,7 +203,7 @@ func (ps *ratePlans[S, C]) configured(rate Rate) (config C, same Rate, err error
 	if err == nil && ps.rates.SamePer && !rate.sharesWindows(ps.rates.Base) {
 		err = ps.refusals.OtherPer(ps.rates.Base, rate)
 	}
-	if !ps.rates.Windows && ps.rates.Warmup == nil && err == nil { // with a Warmup, Requests must stay: a new key has From of Requests units
+	if !ps.rates.Windows && ps.rates.Warmup == nil && err == nil { // a Warmup needs the full Requests, the number to which From grows
 		rate = rate.reduced()
 	}
 	return config, rate, err

@@ -69,7 +69,7 @@ func (w *Windows) currentOther(now, last keytable.Instant, used int64) (counted 
 	if last >= begin {
 		counted = used
 	}
-	return counted, min(max(now.Until(end), 1), Never-1) // neither 0 nor Never, even in the last window of all time
+	return counted, min(max(now.Until(end), 1), Never-1) // at least 1 ns and less than Never, even if the window ends at keytable.End
 }
 
 // SameWindow reports whether units count in the window that contains the instant last. The parameter at is the instant at which

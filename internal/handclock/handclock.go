@@ -139,7 +139,7 @@ func (c *Clock) BlockUntil(n int) {
 	defer c.mu.Unlock()
 	for c.changed.L = &c.mu; ; c.changed.Wait() {
 		lines := slices.Collect(maps.Keys(c.lines))
-		c.mu.Unlock() // a Line reads the clock
+		c.mu.Unlock() // because Settle reads the clock
 		for _, in := range lines {
 			in.Settle()
 		}

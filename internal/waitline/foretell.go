@@ -208,7 +208,7 @@ func (ls *Lines) foretellQueue(q *queue, now keytable.Instant) {
 // the callers at the front of the line to the copy, unless some are charged already.
 func (ls *Lines) inTail(p *place, now keytable.Instant) {
 	q := p.queue
-	if !q.tail.made && len(q.lines) >= stale { // with more lines, foretellQueue would charge all callers as one sum, so call it now
+	if !q.tail.made && len(q.lines) >= stale { // call foretellQueue now: with more lines, it would charge all callers as one sum
 		ls.foretellQueue(q, now)
 	}
 	if q.tail.made && p.run.size == 0 {

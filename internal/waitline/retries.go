@@ -302,8 +302,8 @@ func (rs *Retries) Denied(a *Retrier, d Denial, wakes uint64) {
 	q.asking--
 	q.version++
 	q.count(l, 0)
-	// If neither case below applies, l now waits for another key, and is in another queue. The queue q is still due then, so
-	// its next head asks at once.
+	// If neither case below applies, l now waits for another key, and has moved to the queue of that key. The queue q is
+	// still due, so the head of its next line asks at once.
 	switch rs.stand(l, d, wakes); {
 	case l.queue == q:
 		q.ready, q.grants = false, 0
