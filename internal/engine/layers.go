@@ -24,7 +24,7 @@ import "github.com/ratelimit-go/ratelimit/internal/exact"
 // structure: after n mergers, a receipt finds its layer in at most about log2(n) steps.
 type layer struct {
 	size   exact.Level
-	below  uint32 // index of the layer below, or 0 at the bottom; after a merger: index of the layer that has taken it in
+	below  uint32 // index of the layer below, or 0 at the bottom; after a merger: index of the layer into which this one was merged
 	above  uint32 // index of the layer above, or 0 at the top; unused after a merger
 	refs   uint32 // how many receipts, and layers outside the stack, point to this layer
 	rank   uint8  // an upper bound for the number of steps from a receipt to this layer

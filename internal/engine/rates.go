@@ -203,7 +203,7 @@ func (ps *ratePlans[S, C]) configured(rate Rate) (config C, same Rate, err error
 	if err == nil && ps.rates.SamePer && !rate.sharesWindows(ps.rates.Base) {
 		err = ps.refusals.OtherPer(ps.rates.Base, rate)
 	}
-	if !ps.rates.Windows && ps.rates.Warmup == nil && err == nil { // a Warmup needs the full Requests, the number to which From grows
+	if !ps.rates.Windows && ps.rates.Warmup == nil && err == nil { // with a Warmup, do not reduce Requests: From grows to this number
 		rate = rate.reduced()
 	}
 	return config, rate, err

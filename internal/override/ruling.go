@@ -11,9 +11,9 @@ const forever = time.Duration(1<<63 - 1)
 // An At has the overrides (exceptions to the rules) of a limiter at one time. A caller that waits keeps its At, and gets a new
 // At only if overrides that apply to the caller have changed meanwhile.
 type At struct {
-	Set   *Set      // nil if there are none
+	Set   *Set      // nil if there are no overrides
 	Doubt *Doubt    // refuses exemptions of an address that may be a proxy's; nil if the address is the client's
-	now   time.Time // when the overrides were looked up; not set if there are none
+	now   time.Time // when the overrides were looked up; not set if Set is nil
 }
 
 // At returns the overrides of b at the present time. The parameter is the Doubt of the request's context, or nil if the context

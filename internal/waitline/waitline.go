@@ -26,7 +26,7 @@ import (
 type Lines struct {
 	time    *engine.Timeline
 	limit   int      // largest number of callers that may wait at once
-	retries *Retries // callers that wait for a store or a custom limiter; the field limit counts them too; may be nil
+	retries *Retries // callers that wait for a store or a custom limiter; limit is for them and for those in lines together; may be nil
 
 	rematch func(*Waiter) // gives a waiting caller its keys under new rules, see Init
 
