@@ -94,8 +94,8 @@ func (ls *leases) find(c *aheadCall) {
 }
 
 // The method taken returns the units that the call c has taken for later requests. It reads them from the
-// argument note: the text that the process left in the server when it last took units for later requests for
-// the key. It returns false if this text is empty, or is the note of an earlier call. If it is the note of a
+// argument note: the text that the process left in the server when it last took units of the key for later
+// requests. It returns false if this text is empty, or is the note of an earlier call. If it is the note of a
 // later call, taken returns no units and true.
 func (c *aheadCall) taken(note string) (lot, bool) {
 	words := strings.SplitN(note, " ", 5) // see ahead.lua
@@ -135,14 +135,14 @@ func (c *conn) giveBack(key string, l lot) error {
 }
 
 // The method forgetNote deletes the note that the given process left in the server when it last took units
-// for later requests for the given key.
+// of the given key for later requests.
 func (c *conn) forgetNote(key, process string) error {
 	_, err := c.run(context.Background(), aheadForgetScript, []string{aheadKey(key)}, []any{process})
 	return err
 }
 
-// The method note reads the text that the given process left in the server when it last took units for later
-// requests for the given key.
+// The method note reads the text that the given process left in the server when it last took units of the
+// given key for later requests.
 func (c *conn) note(key, process string) (string, error) {
 	reply, err := c.run(context.Background(), aheadNoteScript, []string{aheadKey(key)}, []any{process})
 	text, _ := reply.(string)

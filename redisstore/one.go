@@ -202,8 +202,8 @@ func parse(numbers *[8]int64, n int, text string) int {
 // int64.
 const maxDigits = 18
 
-// errNoState is the error for a reply that should be the state of a key but does not have that
-// form.
+// errNoState is the error for a reply that should be the state of a key, but does not have the form of
+// a state.
 var errNoState = errors.New("the script replied something that is no state")
 
 // levelIn returns the level of the key according to a reply of the fast path. If the call charged units for its

@@ -91,8 +91,9 @@ func addPenalties(items []item, mode int, keys []string, args []any) ([]string, 
 
 // strikeOthers is called when a request with an ID is denied. It looks at the keys that are not in the Cluster slot of
 // the record (the stored answers to the request), and counts their denials as strikes (toward a Penalty). The calls that
-// decided on these keys could not count the denials. They did not know yet whether there was a record: if so, the request
-// gets the answers in the record, and no denial counts. If a call of strikeOthers fails, its strikes are not counted.
+// decided on these keys could not count the denials, because they did not know yet whether there was a record. (If there is
+// one, the request gets the answers in the record, and no denial counts.) If a call of strikeOthers to the server fails, the
+// strikes of this call are not counted.
 func (r *retryable) strikeOthers(ctx context.Context) {
 	inParallel(len(r.others), func(i int) {
 		var places []int

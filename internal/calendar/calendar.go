@@ -196,7 +196,7 @@ func Units() []string { return unitNames[day:] }
 // IsUnit reports whether a calendar can have a unit with this name.
 func IsUnit(name string) bool { return slices.Contains(Units(), name) }
 
-// Alike reports whether the texts a and b are those of two Windows that differ at most in the day on which a
+// Alike reports whether the texts a and b describe two Windows that differ at most in the day on which a
 // month begins.
 func Alike(a, b string) bool {
 	if a == b {

@@ -14,11 +14,11 @@ import (
 // configurations with the same calendar and timeline share one Dial, see [Timeline.Dial]. Goroutines may call its
 // methods concurrently.
 //
-// The edges of a calendar's windows are times of the wall clock, but a timeline may run by a monotonic clock. The
-// Dial then computes at which instants the wall clock will show these times if nobody sets it. It compares the two
-// clocks when it looks for a window, and again once the last comparison is more than a second old. If the two have
-// moved against each other by a millisecond or more (the wall clock was set, or the machine was suspended), the
-// Dial computes the edges again:
+// The edges of a calendar's windows are times of the wall clock, but a timeline may run by a monotonic clock. In that
+// case, the Dial computes at which instants the wall clock will show these times if nobody sets the clock. The Dial
+// compares the two clocks when it looks for a window, and again once the last comparison is more than a second old. If
+// the two clocks have moved against each other by a millisecond or more (the wall clock was set, or the machine was
+// suspended), the Dial computes the edges again:
 //
 //   - The present window keeps its begin, so the units that were charged in it still count.
 //   - If the wall clock was set forward into a later window, this window begins when the Dial notices the change.

@@ -132,8 +132,8 @@ type ratePlans[S any, C Algorithm[S, C]] struct {
 
 	byID atomic.Pointer[[]*ratePlan[S, C]] // all plans: the plan with the id i is at index i-1
 
-	// entries is a hash table from the rates that requests have asked for to their plans, with open
-	// addressing and at most half full.
+	// entries is a hash table. It maps each rate that requests have asked for to the plan of this rate. It
+	// uses open addressing, and is at most half full.
 	entries atomic.Pointer[[]atomic.Pointer[rateEntry[S, C]]]
 }
 
@@ -167,8 +167,8 @@ func newRatePlans[S any, C Algorithm[S, C]](
 	return ps, nil
 }
 
-// hasOneRate reports whether the rule has only its own rate, so that it has no tiers and no request can
-// ask for a further rate.
+// hasOneRate reports whether the rule has only its own rate: it has no tiers, and no request can ask for
+// another rate.
 func (ps *ratePlans[S, C]) hasOneRate() bool { return ps.tiers == nil && !ps.rates.MayGrow }
 
 // ofTier returns the plan of the given tier or, if the rule has no such tier, the plan of the rule's

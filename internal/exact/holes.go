@@ -117,7 +117,8 @@ func (l *Log) fill() {
 	l.older = kept
 }
 
-// find returns the number of the newest entry whose instant is not after the given one, or 0 if there is none.
+// find returns the number of the newest entry whose instant is not after the instant at, or 0 if there is no
+// such entry.
 func (l *Log) find(at keytable.Instant) (i uint32) {
 	if at >= l.last {
 		return l.older

@@ -131,9 +131,9 @@ func (c *Clock) Waits(change int, in Line) {
 	}
 }
 
-// BlockUntil waits until at least n callers wait. It serves the callers whose time has come, so they do not count even if their
-// goroutines have not run since the clock moved. While an alarm has rung, but its caller has not yet stopped it, BlockUntil does
-// not return.
+// BlockUntil waits until at least n callers wait. Before it counts the callers, it serves those whose time to be served has come,
+// even if their goroutines have not run since the clock moved. While an alarm has rung, but its caller has not yet stopped it,
+// BlockUntil does not return.
 func (c *Clock) BlockUntil(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -112,8 +112,8 @@ func (r *Ruling) Of(rule string) *Entry {
 	return nil
 }
 
-// About returns the override that decides for the rule with this name. If there is none, it returns an override that
-// was passed over because its rate does not fit the rule, or nil if there is no such override either.
+// About returns the override that decides for the rule with this name. If no override decides, About looks for one that
+// was passed over because its rate does not fit the rule. It returns nil if there is no such override either.
 func (r *Ruling) About(rule string) *Entry {
 	if e := r.Of(rule); e != nil {
 		return e

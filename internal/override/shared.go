@@ -46,7 +46,7 @@ func (b *Board) Poll() {
 	}()
 }
 
-// errStale means that, since a read of the list in the store began, another goroutine has changed this process's copy of it.
+// errStale means that another goroutine has changed this process's copy of the list since the read of the list in the store began.
 var errStale = errors.New("ratelimit: the overrides have changed meanwhile")
 
 // Read reads what has changed in the list in the store, and changes the copy in this process. It fails if the Source fails.

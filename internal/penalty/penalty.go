@@ -102,7 +102,7 @@ func (t *Table) shard(h keytable.Hash) *shard {
 	return s
 }
 
-// Rest returns how long the key with this hash is still blocked at the instant now, or 0 if it is not.
+// Rest returns how long the key with this hash is still blocked at the instant now, or 0 if the key is not blocked.
 func (t *Table) Rest(h keytable.Hash, now keytable.Instant) time.Duration {
 	if t.len.Load() == 0 {
 		return 0
