@@ -122,7 +122,7 @@ func (c *aheadCall) taken(note string) (lot, bool) {
 	return lot{kind: c.plan.kind, units: units, at: state.at, call: c.leaseCall, taken: c.at}, true
 }
 
-// giveBack gives back the units of the lot l, which were taken for later requests for the given key. It
+// giveBack gives back the units of the lot l: units of the given key that were taken for later requests. It
 // does nothing if the key was reset after they were taken. After an error, it may be called again with the
 // same lot.
 func (c *conn) giveBack(key string, l lot) error {

@@ -113,8 +113,8 @@ func (ls *leases) refund(r *refund) {
 }
 
 // close gives back all units that were taken for later requests, and waits until that is done or has failed.
-// Later calls take no units for later requests. If units could not be given back, the error says how many, and
-// close may be called again.
+// From then on, no call takes units for later requests. If units could not be given back, the error says how
+// many, and close may be called again.
 func (ls *leases) close() error {
 	if ls == nil {
 		return nil

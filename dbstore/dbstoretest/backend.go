@@ -19,8 +19,8 @@ import (
 // the same rows.
 //
 // The keys of all rows that TestBackend uses begin with "test". No such row may exist before the test, and some exist after it. The
-// clock of b must run. TestBackend does not check what b does when the database fails. Also run
-// [github.com/ratelimit-go/ratelimit/ratelimittest.TestStore] on a Store with b.
+// clock of b must run: a clock that only a test moves is not enough. TestBackend does not check what b does when the database fails.
+// Also run [github.com/ratelimit-go/ratelimit/ratelimittest.TestStore] on a Store with b.
 func TestBackend(t *testing.T, b dbstore.Backend) {
 	t.Helper()
 	k := &kit{b}

@@ -15,7 +15,7 @@ type Bar struct {
 	Blocks  bool           // whether the key of the request is blocked, so that the rule denies the request
 }
 
-// Rest returns how long the key of the part p is still blocked, or 0 if it is not.
+// Rest returns how long the key of the part p is still blocked, or 0 if the key is not blocked.
 func (b *Bar) Rest(t *Timeline, p *Part) time.Duration {
 	rest, _ := b.rest(t, p)
 	return rest

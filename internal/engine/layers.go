@@ -51,8 +51,8 @@ func (l *layers) push(c *chain, debt exact.Level) uint32 {
 }
 
 // lower records that the key of the chain c (the receipts of a key) owes the given debt at present.
-// If that is less than the sum of its layers, lower takes the difference from the layers, beginning
-// at the top.
+// If this debt is less than the sum of the key's layers, lower takes the difference from the layers,
+// beginning at the top.
 func (l *layers) lower(c *chain, debt exact.Level) {
 	if b := c.arithmetic(); c.top != 0 && lesser(debt, c.debt) != c.debt {
 		l.empty(c, c.top, b.Minus(c.debt, debt))

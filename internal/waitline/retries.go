@@ -118,8 +118,8 @@ func (rs *Retries) Len() int { return int(rs.waiting.Load()) }
 //
 //   - One of these callers asks the store now.
 //   - The first of these callers may ask the store now.
-//   - The first of these callers wants more units of the key than r. Otherwise, the store could deny this caller
-//     and then grant r.
+//   - The first of these callers wants more units of the key than r. If r did not wait, the store could deny this
+//     caller and then grant r.
 //
 // If r must wait, Ahead also returns the last denial of these callers, which Join needs, and an estimate of how
 // long r must wait.

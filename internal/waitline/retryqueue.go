@@ -146,7 +146,7 @@ func (rs *Retries) stand(l *retryLine, d Denial, wakes uint64) {
 	}
 }
 
-// outdate marks the denial of the queue as out of date, so that the first head asks at once.
+// outdate marks the denial of the queue as out of date, so that the head of the first line asks at once.
 func (q *retryQueue) outdate() {
 	q.denial.Due, q.denial.Fresh = 0, nil
 	q.version++
