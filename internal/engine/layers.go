@@ -79,8 +79,8 @@ func (l *layers) find(i uint32) uint32 {
 }
 
 // empty removes the given amount from the layer i of the chain c (the receipts of a key) and then from
-// the layers below it. It returns how much it has removed: the amount, or less if these layers have
-// less in all.
+// the layers below it. It returns how much it has removed: the amount, or less if these layers
+// together have less.
 func (l *layers) empty(c *chain, i uint32, amount exact.Level) exact.Level {
 	b, rest := c.arithmetic(), amount
 	for {

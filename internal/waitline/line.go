@@ -105,8 +105,8 @@ func (l *line) count(w *Waiter, sign int64) {
 	}
 }
 
-// unlink takes the waiting caller w out of its line. If w is the first in the line, the code that calls unlink must call
-// vacate before, which takes the line out of its queues.
+// unlink takes the waiting caller w out of its line. If w is the first in the line, the code that calls unlink must first
+// call vacate, which takes the line out of its queues.
 func (ls *Lines) unlink(w *Waiter) {
 	l := w.line
 	if l.first == w {
