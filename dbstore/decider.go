@@ -28,7 +28,7 @@ func (d *decider) Now() time.Time { return d.time }
 
 // deciders has the deciders that are not in use.
 var deciders = sync.Pool{New: func() any {
-	d := &decider{time: time.Unix(0, 0)} // so that an instant in a row is counted from the Unix epoch
+	d := &decider{time: time.Unix(0, 0)} // the instants in a row are counted from this time, the Unix epoch
 	var err error
 	if d.store, err = ratelimit.NewMemoryStore(ratelimit.WithClock(d), ratelimit.WithMaxKeys(1<<20)); err != nil {
 		panic(err) // the options are valid
@@ -42,9 +42,9 @@ type row struct {
 	key     string
 	old     []byte        // the value that the row has, as far as is known
 	seen    bool          // whether old is set
-	guessed bool          // whether old is only a guess
+	guessed bool          // whether old is only a guess: the Store knows nothing of the row, and assumes that there is none
 	record  bool          // whether the row is the record of a request with an ID
-	charge  engine.Charge // the names of the row's state in the engine; not used for a record
+	charge  engine.Charge // the names (rule, algorithm and key) by which the engine finds the row's state; not used for a record
 	used    bool          // whether a decision of the last attempt has used the row
 	broken  error         // why the value could not be loaded in the last attempt
 	new     []byte        // the value after the decisions of the last attempt

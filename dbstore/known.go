@@ -41,8 +41,8 @@ type known struct {
 	values map[string]value // guarded by mu
 }
 
-// get returns what was last seen of the row with this key. ok is false if nothing was seen, or if that is more than 10 s (knownFor) ago
-// at the time now.
+// get returns what was last seen of the row with this key. ok is false if the row was never seen, or was last seen more than 10 s
+// (knownFor) before the time now.
 func (k *known) get(key string, now time.Time) (v value, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

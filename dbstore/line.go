@@ -39,8 +39,8 @@ type line struct {
 	took   atomic.Int64  // how long the last transaction took
 }
 
-// A flight is a transaction for one or more groups of calls that share rows. It is sent to the database again for the groups whose
-// rows another process had changed.
+// A flight is a transaction for one or more groups of calls; calls of one group share rows. If another process has changed rows of
+// some groups first, the flight is sent to the database again for these groups.
 type flight struct {
 	groups []*group
 	number uint64 // the number of the transaction in the last attempt; guarded by line.mu
@@ -72,7 +72,7 @@ func (l *line) late(c *call) error {
 // lateLocked does what late does. The caller holds l.mu.
 func (l *line) lateLocked(c *call) error {
 	e := &Error{Err: errTimeout, call: c.number, notDone: c.number == 0}
-	if c.number == 0 { // c has waited for a running transaction: with the same number, both count as one failure
+	if c.number == 0 { // c has waited for a running transaction: with the number of that transaction, both count as one failure
 		if e.call = l.number.Load(); len(l.flights) > 0 && l.flights[0].number > 0 {
 			e.call = l.flights[0].number
 		}
@@ -312,8 +312,7 @@ var errContended = errors.New("other processes have changed the row again and ag
 
 // pause waits for a random time before f is sent, if other processes change rows of f, too. Without the pause, the process that has
 // just changed a row would usually be the first to change the row again, because it is the first to know the new value. During the
-// pause, more calls can join f. If another process was faster in an earlier attempt for a group, pause does not wait because of this
-// group.
+// pause, more calls can join f. A group causes no further pause if f was sent for it before, and another process was faster.
 func (l *line) pause(f *flight) {
 	contended, now := false, l.store.now()
 	for _, g := range f.groups {
@@ -407,9 +406,9 @@ func (l *line) finish(f *flight, swap []Group, read reading, decided bool) {
 	}
 }
 
-// failed handles the error err of the transaction of f. If f has several groups, and err says that none was done, a single row may be
-// the cause of the error. Then the calls go back into the queue, and each group gets a transaction of its own. In all other cases,
-// failed ends the calls of f with the error.
+// failed handles the error err of the transaction of f. If f has several groups, and err says that none of them was done, a single row
+// may be the cause of the error. Then the calls go back into the queue, and each group gets a transaction of its own. In all other
+// cases, failed ends the calls of f with the error.
 func (l *line) failed(f *flight, err error) {
 	groups := f.groups
 	f.groups = nil

@@ -43,7 +43,7 @@ func recordKey(once *ratelimit.Attempt, asks []ratelimit.Ask) string {
 		add(string(a.Algorithm))
 		n := uint64(a.N) << 1
 		if a.Shadow {
-			n |= 1 // the last bit, so that no number of units without Shadow gives the same bytes
+			n |= 1 // n is odd with Shadow, and even without Shadow, so the bytes always differ
 		}
 		text = binary.AppendUvarint(text, n)
 	}

@@ -28,8 +28,8 @@ func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout 
 // would change the row, the request needs the database, too.
 //
 // No request is denied that the database would grant, with one exception: if another process resets or pardons the key, or gives
-// back units of the key, this process may deny requests for up to d longer. The RetryAfter of such a denial may be longer than
-// the one of the database, by at most the time that the last call took.
+// back units of the key, this process may deny requests for up to d longer. The RetryAfter of a denial without a call may be
+// longer than the RetryAfter of a decision by the database, by at most the time that the last call took.
 func WithDenialCache(d time.Duration) Option { return func(s *settings) { s.denials = d } }
 
 // WithClock sets the clock by which the store measures the time that has passed since the database told its time. It is for tests

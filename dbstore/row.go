@@ -18,7 +18,8 @@ import (
 // The value consists of the version (one byte), the content, and a checksum: the CRC-32C of the key, the version and the content. The
 // checksum includes the key, so that a value that somebody has copied to another key is noticed.
 
-// maxKey is the largest length in bytes of a row's key that has the names of a state. A longer key is replaced by a SHA-256.
+// maxKey is the largest length in bytes of a row's key that has the names of the rule and the limiter's key. A longer key is replaced
+// by a SHA-256.
 const maxKey = 200
 
 // version is the first byte of each value.
@@ -51,7 +52,7 @@ func sumOf(key string, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum([]byte(key), castagnoli), castagnoli, value)
 }
 
-// seal returns the value of the row with this key that has the given content, or nil if the content is nil.
+// seal returns the value that a row with this key and this content has, or nil if the content is nil.
 func seal(key string, content []byte) []byte {
 	if content == nil {
 		return nil
@@ -61,7 +62,8 @@ func seal(key string, content []byte) []byte {
 	return binary.LittleEndian.AppendUint32(value, sumOf(key, value))
 }
 
-// unseal returns the content of a row, or an error if no Store has written its value under this key.
+// unseal returns the content of a row with this key and this value. It returns an error if no Store can have written
+// this value under this key.
 func unseal(key string, value []byte) ([]byte, error) {
 	body := value[:max(len(value)-4, 0)]
 	switch {

@@ -319,8 +319,8 @@ func (s *Store) Denied(a ratelimit.Ask) (res ratelimit.Result, denied bool) {
 	}
 	d := deciders.Get().(*decider)
 	defer deciders.Put(d)
-	// Only two bounds of the present time of the database are known. The request must be denied at both of them. The result is that for
-	// the earlier bound, which has the longer RetryAfter.
+	// Only two bounds of the present time of the database are known. The request must be denied at both of them. Denied returns the result
+	// for the earlier bound, which has the longer RetryAfter.
 	for _, at := range []time.Time{v.latest(now), v.earliest(now)} {
 		c := &call{what: takes, asks: []ratelimit.Ask{a}, keys: []string{key}}
 		g := groupsOf([]*call{c})[0]

@@ -123,7 +123,7 @@ func configError(field string, value any, reason string) error {
 var columns = map[string]string{"key": "bytea", "value": "bytea", "expires": "timestamp with time zone"}
 
 // inspect checks the server, the table and its functions. It returns the names of the table and the functions that are missing. It
-// returns an error if the Store could not work even after they were made.
+// returns an error if the Store could not work even after the missing ones were made.
 func (b *backend) inspect(ctx context.Context) (missing []string, err error) {
 	var replica, readOnly, table, put, swap bool
 	err = b.pool.QueryRow(ctx, `select pg_is_in_recovery(), current_setting('transaction_read_only') = 'on', to_regclass($1) is not null,
@@ -185,7 +185,7 @@ func (b *backend) prepare(ctx context.Context) error {
 		return describe(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	// The lock ends with the transaction. While it is held, no other process makes anything.
+	// The lock ends with the transaction. While it is held, no other process makes the table or its functions.
 	if _, err = tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended($1, 25))`, pgx.QueryExecModeExec, b.table); err == nil {
 		_, err = tx.Exec(ctx, Schema(b.table), pgx.QueryExecModeSimpleProtocol)
 	}

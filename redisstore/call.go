@@ -44,7 +44,7 @@ type call struct {
 // shared describes a call that several callers of one key may share: the key, and how many units each
 // caller wants.
 type shared struct {
-	keyQueue *keyQueue // the calls for the same key; nil for a call that its own caller sends, until another call must wait for it
+	keyQueue *keyQueue // the calls for the same key; nil for a direct call (see directCall) for which no other call waits
 	item
 	costs []int64 // how many units each caller wants; set when the call is sent
 
@@ -153,8 +153,8 @@ func newWaiter(cost int64) *waiter {
 
 // free puts the waiter w back into the pool after its caller got the outcome. Another goroutine may still call
 // w.tell for this caller, even when the next caller uses w already. That does no harm: tell calls a function
-// only if the next caller has set w.later and the call of the next caller has ended. In that case it is right
-// to call w.later with the outcome of that call.
+// only if the next caller has set w.later and the call of the next caller has ended. At that time, w.later must
+// be called anyway, and tell passes the right outcome to it.
 func (w *waiter) free() {
 	w.outcome = outcome{}
 	w.answered.Store(false)
@@ -233,8 +233,8 @@ func (c *call) freeze() bool {
 // pause returns how long to wait before the call is repeated.
 func (c *call) pause() time.Duration { return time.Millisecond << min(c.tries, 4) }
 
-// retries reports whether to repeat a failed call. It returns true if the server has certainly not run the
-// call, a repetition may succeed, and its answer would still come before the deadline.
+// retries reports whether to repeat a failed call. It returns true under three conditions: the server has
+// certainly not run the call, a repetition may succeed, and there is enough time for it before the deadline.
 func (c *call) retries(now time.Time) bool {
 	return c.err != nil && classOf(c.err).transient() && now.Add(2*c.pause()).Before(c.deadline)
 }

@@ -34,8 +34,8 @@ func (p *cachedPlan) length() any {
 	return p.frame
 }
 
-// An edged says which argument of a call must contain the edges of calendar windows for one ask. The edges are the
-// instants at which the windows begin and end.
+// An edged says which argument of a call must contain the edges of calendar windows for one ask (a request for units
+// of one key). The edges are the instants at which the windows begin and end.
 type edged struct {
 	ask int // the number of the ask in its call; the first ask has the number 1
 	arg int // the index of the argument in call.args
@@ -55,10 +55,10 @@ func addEdges(edges []edged, it *item, ask, arg int) []edged {
 // microseconds, and a double, the number type of Lua, holds all of them exactly up to this edge.
 const maxEdge = 9_000_000_000
 
-// place writes edges of calendar windows into the arguments of the call. For each ask, it takes the window that
-// contains a certain instant: it writes when this window begins and ends, and when the next window ends. If the map
-// at has the number of the ask, the instant is the value in the map. Otherwise the instant is now. All instants are in
-// microseconds since the Unix epoch.
+// place writes edges of calendar windows into the arguments of the call. For each ask (a request for units of one
+// key), it first chooses an instant: the value that the map at has for the number of the ask, or now if the map has no
+// such number. Then it writes three times: the begin and the end of the window that contains this instant, and the end
+// of the next window. The instants in now and at are in microseconds since the Unix epoch.
 func (c *call) place(now int64, at map[int]int64) {
 	for _, e := range c.edges {
 		t, ok := at[e.ask]

@@ -14,20 +14,20 @@ import (
 // leases holds units that were taken ahead: the server has charged them to a key with many requests, and
 // later requests in this process spend them without a call. The units of one key are a lease.
 //
-// Before each call to the server for a key, this process decides how many units to take ahead of
+// Before each call to the server for a key, this process decides how many units to take for later
 // requests. The number doubles if the previous call was a short time ago, and halves otherwise, so that
 // nothing is taken for a key with few requests. At most an eighth of the units that remain is taken, so
 // that a key near its limit calls the server for each request.
 type leases struct {
 	maxUnits int64 // how many unspent units this process may have for one key
 	notes    leaseNotes
-	process  string        // the name of this store in its notes to the server about units taken ahead of requests
+	process  string        // the name of this store in its notes to the server about units taken for later requests
 	term     time.Duration // how long unspent units are kept before they are given back
 
 	mu      sync.Mutex
-	calls   int64                // how many calls were made that may take units ahead of requests; also the number of the last of them
+	calls   int64                // how many calls were made that may take units for later requests; also the number of the last of them
 	returns int64                // how many lots (units that one call took) the store began to give back; also the number of the last lot
-	open    map[stateID]int      // for each state, how many calls that may have taken units ahead of requests have no known result yet
+	open    map[stateID]int      // for each state, how many calls that may have taken units for later requests have no known result yet
 	lost    map[int64]*aheadCall // the calls that may have taken units ahead and whose replies were lost, by the number of the call
 	held    map[stateID]*lease
 	refunds map[string]*refund // the units to give back, by the name of the key in the server
@@ -40,7 +40,7 @@ type leases struct {
 	ended   sync.Cond          // wakes the method close each time that running has decreased
 }
 
-// leaseNotes has the calls to the server for units that were taken ahead of requests. A conn
+// leaseNotes has the calls to the server for units that were taken for later requests. A conn
 // implements it.
 type leaseNotes interface {
 	giveBack(key string, l lot) error
@@ -50,22 +50,22 @@ type leaseNotes interface {
 
 const (
 	// soon decides whether a key has many requests: if a call for a key comes within this time after
-	// the previous call, it takes more units ahead of requests than the previous call did.
+	// the previous call, it takes more units for later requests than the previous call did.
 	soon = 100 * time.Millisecond
 
-	// leaseTerm is how long units are kept that were taken ahead of requests and not spent. Only
+	// leaseTerm is how long units are kept that were taken for later requests and not spent. Only
 	// tests use another time.
 	leaseTerm = 500 * time.Millisecond
 
 	// maxLeases is the largest number of keys with a lease.
 	maxLeases = 1 << 14
 
-	// leaseShare limits how much is taken ahead of requests: at most 1/leaseShare of the units that
+	// leaseShare limits how much is taken for later requests: at most 1/leaseShare of the units that
 	// remain.
 	leaseShare = 8
 )
 
-// A lease holds the units that were taken ahead of requests for one key, and the numbers from which
+// A lease holds the units that were taken for later requests for one key, and the numbers from which
 // the next call computes how many units to take.
 type lease struct {
 	algorithm ratelimit.Algorithm
@@ -73,18 +73,18 @@ type lease struct {
 
 	key    string // the name of the state in the server
 	limit  int64
-	want   int64         // how many units the last call for the key wanted to take ahead of requests
+	want   int64         // how many units the last call for the key wanted to take for later requests
 	asked  time.Time     // when the server was last called for the key
-	units  int64         // how many units taken ahead of requests are not spent yet; they are in lots
+	units  int64         // how many units taken for later requests are not spent yet; they are in lots
 	lots   []lot         // the unspent units, grouped by the call that took them, the oldest first
-	filled time.Time     // when units taken ahead of requests were last added to the lease
+	filled time.Time     // when units taken for later requests were last added to the lease
 	left   int           // how many units remained in the server when units were last added to the lease
 	reset  time.Duration // the ResetAfter of the key when units were last added to the lease
 	expiry *time.Timer
 	noted  bool // whether a call for the key may have noted in the server how many units this process has taken for later requests
 }
 
-// A lot is the units that one call has taken ahead of requests. They were charged together, at one instant of the
+// A lot is the units that one call has taken for later requests. They were charged together, at one instant of the
 // server's clock.
 type lot struct {
 	kind      byte
@@ -132,7 +132,7 @@ func (ls *leases) of(a *ratelimit.Ask) *lease {
 	return l
 }
 
-// spend grants the request a from the units that were taken ahead of requests. It returns false if these units
+// spend grants the request a from the units that were taken for later requests. It returns false if these units
 // are too few. If the field Look of the request is true, nothing is spent.
 func (ls *leases) spend(a *ratelimit.Ask) (ratelimit.Result, bool) {
 	if ls == nil || a.N < 0 || penalized(a) {
@@ -163,7 +163,7 @@ func (ls *leases) spend(a *ratelimit.Ask) (ratelimit.Result, bool) {
 	}, true
 }
 
-// ahead returns how many units a shared call will take ahead of requests (units), how many units must then
+// ahead returns how many units a shared call will take for later requests (units), how many units must then
 // remain in the server (reserve), and the identity of the call. If the call takes no units ahead, all three
 // are zero.
 func (ls *leases) ahead(shared *shared) (units, reserve int64, call leaseCall) {
@@ -194,8 +194,8 @@ func (ls *leases) ahead(shared *shared) (units, reserve int64, call leaseCall) {
 	id := stateIDOf(shared.ask)
 	if units = min(l.want, ls.maxUnits-l.units); units <= 0 || ls.open[id] > 0 {
 		// If ls.open[id] is above 0, the reply of an earlier call is missing and may be lost. In that case
-		// only the note of that call in the server shows what that call has taken. A new call that takes units ahead
-		// of requests would overwrite the note.
+		// only the note of that call in the server shows what that call has taken. A new call that takes units for
+		// later requests would overwrite the note.
 		return 0, 0, call
 	}
 	ls.calls++
@@ -227,7 +227,7 @@ func (ls *leases) replace(id stateID, l *lease) {
 	ls.held[id] = l
 }
 
-// The method fill records what a shared call has taken ahead of requests, when its reply has come. The
+// The method fill records what a shared call has taken for later requests, when its reply has come. The
 // arguments are the number of these units, the time of the call by the server's clock (at), and the last result
 // of the call (res).
 func (ls *leases) fill(shared *shared, units, at int64, res ratelimit.Result) {
@@ -266,8 +266,8 @@ func (ls *leases) fill(shared *shared, units, at int64, res ratelimit.Result) {
 	}
 }
 
-// known is called when it has become known how many units a call for the state with this id has taken ahead
-// of requests. It lowers the number of calls for which this is not known yet. The caller must hold ls.mu.
+// known is called when it has become known how many units a call for the state with this id has taken for
+// later requests. It lowers the number of calls for which this is not known yet. The caller must hold ls.mu.
 func (ls *leases) known(id stateID) {
 	if ls.open[id]--; ls.open[id] <= 0 {
 		delete(ls.open, id)
@@ -283,8 +283,8 @@ func (ls *leases) empty(l *lease) {
 	l.lots, l.units = nil, 0
 }
 
-// forget drops the units that were taken ahead of requests for the keys of the asks, because a Reset
-// deletes their states.
+// forget drops the units of the keys of the asks that were taken for later requests. It is called for a
+// Reset, which deletes the states of these keys.
 func (ls *leases) forget(asks []ratelimit.Ask) {
 	if ls == nil {
 		return

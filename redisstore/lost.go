@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A leaseCall identifies a call that takes units ahead of requests. The call leaves a note with this
+// A leaseCall identifies a call that takes units for later requests. The call leaves a note with this
 // identity in the server.
 type leaseCall struct {
 	process string // the name of the store that made the call: a random number as text
@@ -16,7 +16,7 @@ type leaseCall struct {
 }
 
 // The method args returns the process and the number, which are the last arguments of a script that takes
-// units ahead of requests.
+// units for later requests.
 func (l leaseCall) args() []any { return []any{l.process, l.number} }
 
 // An aheadCall is a call that may have taken units ahead, and whose reply was lost. If the server has run
@@ -42,7 +42,7 @@ const (
 	maxFinds  = 4
 )
 
-// The method lose must be called when a call that may take units ahead of requests has failed with an error of
+// The method lose must be called when a call that may take units for later requests has failed with an error of
 // the given class. If the server may have run the call, the method find will later look in the server for the
 // units that the call took, and give them back. The argument sent says whether the call may have been sent.
 func (ls *leases) lose(shared *shared, class Class, sent bool) {
@@ -65,8 +65,8 @@ func (ls *leases) lose(shared *shared, class Class, sent bool) {
 	ls.runAfter(&c.chore, findAfter)
 }
 
-// find looks in the server for the note of the call c. It gives back the units that c has taken ahead
-// of requests.
+// find looks in the server for the note of the call c. It gives back the units that c has taken for
+// later requests.
 func (ls *leases) find(c *aheadCall) {
 	text, err := ls.notes.note(c.key, c.process)
 	taken, found := c.taken(text)
@@ -93,9 +93,9 @@ func (ls *leases) find(c *aheadCall) {
 	}
 }
 
-// The method taken returns the units that the call c has taken ahead of requests. It reads them from the
-// argument note: the text that the process left in the server when it last took units ahead of requests for
-// the key. It returns false if this text is empty, or is the note of an earlier call. If it is the note of a
+// The method taken returns the units that the call c has taken for later requests. It reads them from the
+// argument note: the text that the process left in the server when it last took units of the key for later
+// requests. It returns false if this text is empty, or is the note of an earlier call. If it is the note of a
 // later call, taken returns no units and true.
 func (c *aheadCall) taken(note string) (lot, bool) {
 	words := strings.SplitN(note, " ", 5) // see ahead.lua
@@ -122,7 +122,7 @@ func (c *aheadCall) taken(note string) (lot, bool) {
 	return lot{kind: c.plan.kind, units: units, at: state.at, call: c.leaseCall, taken: c.at}, true
 }
 
-// giveBack gives back the units of the lot l, which were taken ahead of requests for the given key. It
+// giveBack gives back the units of the lot l: units of the given key that were taken for later requests. It
 // does nothing if the key was reset after they were taken. After an error, it may be called again with the
 // same lot.
 func (c *conn) giveBack(key string, l lot) error {
@@ -135,14 +135,14 @@ func (c *conn) giveBack(key string, l lot) error {
 }
 
 // The method forgetNote deletes the note that the given process left in the server when it last took units
-// ahead of requests for the given key.
+// of the given key for later requests.
 func (c *conn) forgetNote(key, process string) error {
 	_, err := c.run(context.Background(), aheadForgetScript, []string{aheadKey(key)}, []any{process})
 	return err
 }
 
-// The method note reads the text that the given process left in the server when it last took units ahead of
-// requests for the given key.
+// The method note reads the text that the given process left in the server when it last took units of the
+// given key for later requests.
 func (c *conn) note(key, process string) (string, error) {
 	reply, err := c.run(context.Background(), aheadNoteScript, []string{aheadKey(key)}, []any{process})
 	text, _ := reply.(string)

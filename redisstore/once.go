@@ -41,7 +41,7 @@ type retryable struct {
 // client, and gives them to at most 100 repetitions of the request. If the keys of some asks are in other
 // slots, Once charges these asks first. It gives these charges back if the request was granted before or is
 // denied. If the reply to the last call is lost, these charges stay. Once uses neither the denial cache nor
-// units that were taken ahead of requests.
+// units that were taken for later requests.
 //
 // If the asks are in several slots, Once makes two calls, one after the other, and a third to give units back.
 // The time of [WithTimeout] applies to each.
@@ -259,9 +259,9 @@ func (r *retryable) set(part []int, answers []answer) {
 	}
 }
 
-// takeOthers charges the items that are not in the slot of the record. For each charge, it stores a receipt
-// in the server, by which the charge can be given back. After a grant, the receipts stay until they expire:
-// to delete them would take one more call for each slot.
+// takeOthers charges the items whose keys are not in the Cluster slot of the record (the stored answers to the
+// request). For each charge, it stores a receipt in the server, by which the charge can be given back. After a
+// grant, the receipts stay until they expire: to delete them would take one more call for each slot.
 func (r *retryable) takeOthers(ctx context.Context, mode int) error {
 	for _, part := range r.others {
 		for _, i := range part {
@@ -288,10 +288,10 @@ func (r *retryable) takeOthers(ctx context.Context, mode int) error {
 	return joinFailures(ctx, errs, r.items, r.others)
 }
 
-// learnOthers stores the rates of the request for keys that are not in the slot of the record: for those that still
-// have an older rate and are not charged. Even a denial usually gives a key the rate of the request, see
-// docs/stores.md. The calls that decided on these keys could not do this, because they did not know yet whether the
-// record would answer. learnOthers is called when it is known that the record has not answered. The parameter denies
+// learnOthers looks at the keys that are not in the Cluster slot of the record (the stored answers to the request). If
+// such a key still has an older rate and is not charged, learnOthers gives it the rate of the request. Usually even a
+// denied request does this at once, see docs/stores.md. But the calls that decided on these keys did not know yet
+// whether the request has a record. learnOthers is called when it is known that there was none. The parameter denies
 // is true if the request is denied: then no key stays charged. Errors are ignored.
 func (r *retryable) learnOthers(ctx context.Context, denies bool) {
 	inParallel(len(r.others), func(i int) {
@@ -309,9 +309,9 @@ func (r *retryable) learnOthers(ctx context.Context, denies bool) {
 	})
 }
 
-// takeOwn runs the script in the slot of the record. The script looks for the record. If there is no
-// record, the script decides the items in that slot and writes the record. The result replayed is true if
-// there was a record.
+// takeOwn runs the script in the Cluster slot of the record (the stored answers to the request). The script looks
+// for the record. If there is no record, the script decides the items in that slot and writes the record. The
+// result replayed is true if there was a record.
 func (r *retryable) takeOwn(ctx context.Context, mode int) (replayed bool, err error) {
 	some := r.some(r.own)
 	keys, args, edges, needs := r.store.arguments(some, mode|withReceipts)

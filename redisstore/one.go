@@ -91,7 +91,7 @@ func (p *plan) prefix() string {
 
 // readOne reads the reply of a script for one key. The arguments costs, ahead and reserve must be the same
 // as in the call of oneArgs for this script. readOne returns the result of each cost, the state of the key
-// afterwards, and how many units were taken ahead of requests.
+// afterwards, and how many units were taken for later requests.
 func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelimit.Result, snapshot, int64, error) {
 	results := make([]ratelimit.Result, len(costs))
 	if text, ok := reply.(string); ok {
@@ -202,8 +202,8 @@ func parse(numbers *[8]int64, n int, text string) int {
 // int64.
 const maxDigits = 18
 
-// errNoState is the error for a reply that should be the state of a key but does not have that
-// form.
+// errNoState is the error for a reply that should be the state of a key, but does not have the form of
+// a state.
 var errNoState = errors.New("the script replied something that is no state")
 
 // levelIn returns the level of the key according to a reply of the fast path. If the call charged units for its

@@ -17,10 +17,10 @@ type settings struct {
 	prefix  string
 	timeout time.Duration
 	denials time.Duration // how long the state of a denied key is kept in the denial cache; 0 means no denial cache
-	leases  int64         // how many units of one key may be taken ahead of requests; 0 means none
+	leases  int64         // how many units of one key may be taken for later requests; 0 means none
 	invalid error         // the joined errors of invalid Options
 
-	leaseTerm time.Duration // how long unspent units taken ahead of requests are kept; only tests change it
+	leaseTerm time.Duration // how long unspent units taken for later requests are kept; only tests change it
 
 	// These fields are for tests only. If the function now is set, the store uses the time that this function
 	// returns in place of the server's clock. The duration pad is how long the server keeps a key after its

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A routing says which keys one script may decide.
+// A routing says which keys may be decided together, by one script.
 type routing uint8
 
 const (
@@ -222,7 +222,8 @@ func (s *Store) takeInSeveral(ctx context.Context, items []item, parts [][]int, 
 }
 
 // errHeldTooShort is the error of a decision about requests in flight whose keys are in several slots. At first,
-// each slot counts the request as in flight for only a second. This second was over before all slots had granted it.
+// each slot counts the request as in flight for only a second. This second was over before all slots had granted the
+// request.
 var errHeldTooShort = errors.New("the decision took longer than a second, so what it holds in flight is over")
 
 // keepHolds is called when all slots have granted a request. A hold counts the request as in flight for a rule.

@@ -69,8 +69,8 @@ func penaltyArgs(args []any, p ratelimit.Penalty) []any {
 	return append(args, p.After, p.Within.Microseconds(), p.For.Microseconds(), p.Most.Microseconds())
 }
 
-// addPenalties appends to keys and args what the Lua file penalty.lua needs for the items that have a Penalty. It returns
-// the family penal, which makes this file a part of the script. If no item has a Penalty, it appends nothing and returns 0.
+// addPenalties appends to keys and args what the Lua file penalty.lua needs for the items that have a Penalty. It also
+// returns the set of Lua files that contains only penalty.lua. If no item has a Penalty, it appends nothing and returns 0.
 // The parameter mode is the sum of the modes of the script.
 func addPenalties(items []item, mode int, keys []string, args []any) ([]string, []any, family) {
 	n := 0
@@ -89,10 +89,11 @@ func addPenalties(items []item, mode int, keys []string, args []any) ([]string, 
 	return keys, append(args, n), penal
 }
 
-// strikeOthers is called when a request with an ID is denied. For the keys that are not in the slot of the record, it
-// counts the denials as strikes (toward a Penalty). The calls that decided on these keys could not count them,
-// because they did not know yet whether the record has the answers to the request: if it has, no denial counts. If a
-// call of strikeOthers fails, its strikes are not counted.
+// strikeOthers is called when a request with an ID is denied. It looks at the keys that are not in the Cluster slot of
+// the record (the stored answers to the request), and counts their denials as strikes (toward a Penalty). The calls that
+// decided on these keys could not count the denials, because they did not know yet whether there was a record. (If there is
+// one, the request gets the answers in the record, and no denial counts.) If a call of strikeOthers to the server fails, the
+// strikes of this call are not counted.
 func (r *retryable) strikeOthers(ctx context.Context) {
 	inParallel(len(r.others), func(i int) {
 		var places []int

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// noteTerm is how long the server keeps a note about units that were taken ahead of requests. Without the note,
+// noteTerm is how long the server keeps a note about units that were taken for later requests. Without the note,
 // units cannot be given back.
 const noteTerm = time.Minute
 
@@ -54,7 +54,7 @@ func (ls *leases) run(c *chore) {
 	}()
 }
 
-// A refund is the chore of giving back units of one key that were taken ahead of requests. It gives
+// A refund is the chore of giving back units of one key that were taken for later requests. It gives
 // back one lot (the units that one call has taken) after the other.
 type refund struct {
 	chore
@@ -112,9 +112,9 @@ func (ls *leases) refund(r *refund) {
 	delete(ls.refunds, r.key)
 }
 
-// close gives back all units that were taken ahead of requests, and waits until that is done or has failed.
-// Later calls take no units ahead of requests. If units could not be given back, the error says how many, and
-// close may be called again.
+// close gives back all units that were taken for later requests, and waits until that is done or has failed.
+// From then on, no call takes units for later requests. If units could not be given back, the error says how
+// many, and close may be called again.
 func (ls *leases) close() error {
 	if ls == nil {
 		return nil

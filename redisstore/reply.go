@@ -27,8 +27,8 @@ type answer struct {
 	resetBefore       time.Duration
 	at, before, after string
 
-	// keeps is set if the key had another rate before, and still has it: in the mode tentative, the script does not change
-	// the rate of a key.
+	// keeps is set if the key still has an older rate, and not the rate of the request: in the mode tentative, the script
+	// does not change the rate of a key.
 	keeps bool
 }
 

@@ -16,7 +16,7 @@ type Stored struct {
 	// Rate, so set Ask.Rate before you call [Store.Look]. If Warms is true, also set Ask.Warmup.
 	Ask ratelimit.Ask
 
-	// Hashed is whether the Rule, the Key or the Client was too long for the name of the key. The field in
+	// Hashed reports whether the Rule, the Key or the Client was too long for the name of the key. The field in
 	// Ask then has "#" and a hash in place of the long text.
 	Hashed bool
 

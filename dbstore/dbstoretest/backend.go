@@ -19,8 +19,8 @@ import (
 // the same rows.
 //
 // The keys of all rows that TestBackend uses begin with "test". No such row may exist before the test, and some exist after it. The
-// clock of b must run. TestBackend does not check what b does when the database fails. Also run
-// [github.com/ratelimit-go/ratelimit/ratelimittest.TestStore] on a Store with b.
+// clock of b must run: a clock that only a test moves is not enough. TestBackend does not check what b does when the database fails.
+// Also run [github.com/ratelimit-go/ratelimit/ratelimittest.TestStore] on a Store with b.
 func TestBackend(t *testing.T, b dbstore.Backend) {
 	t.Helper()
 	k := &kit{b}
@@ -63,7 +63,7 @@ func row(key, old, next string) dbstore.Change {
 func read(key string) dbstore.Change { return dbstore.Change{Key: []byte("test" + key), Read: true} }
 
 // swap calls Swap once, without a time. The slice done says for each group whether Swap must do it, and values has the values that the
-// rows of all other groups must have, in order. If that is not so, swap returns an error.
+// rows of all other groups must have, in order. If Swap answers anything else, swap returns an error.
 func (k *kit) swap(groups [][]dbstore.Change, done []bool, values ...string) error {
 	all := make([]dbstore.Group, len(groups))
 	for i := range groups {
@@ -142,7 +142,7 @@ func (k *kit) groups() error {
 		k.swap([][]dbstore.Change{{row("b", "", "1"), row("c", "", "1")}, {row("d", "", "1")}}, []bool{yes, yes}),
 		k.swap([][]dbstore.Change{{row("b", "1", "2"), row("c", "x", "2")}, {row("d", "1", "2")}}, []bool{no, yes}, "1", "1"),
 		k.swap([][]dbstore.Change{{row("d", "1", "3")}, {row("c", "1", "2"), row("b", "1", "2")}}, []bool{no, yes}, "2"),
-		k.swap([][]dbstore.Change{{row("e", "", "1"), row("b", "x", "3")}}, []bool{no}, "", "2"), // the new row must not stay
+		k.swap([][]dbstore.Change{{row("e", "", "1"), row("b", "x", "3")}}, []bool{no}, "", "2"), // the new row e must not be written
 		k.swap([][]dbstore.Change{{row("a9", "", "1"), row("b", "x", "3")}}, []bool{no}, "", "2"),
 		k.swap([][]dbstore.Change{{read("a9")}, {read("e")}}, []bool{no, no}, "", ""),
 		k.swap([][]dbstore.Change{{row("b", "2", ""), row("c", "x", "")}}, []bool{no}, "2", "2"),
@@ -176,7 +176,7 @@ func (k *kit) time() error {
 			}
 		}
 	}
-	for range 100 { // a machine may stop for a moment between the two calls
+	for range 100 { // try again if the machine has stopped for a moment between the two calls
 		g := []dbstore.Group{{Changes: []dbstore.Change{row("t", "", "1")}}, {Changes: []dbstore.Change{row("u", "", "1"), row("v", "", "1")}}}
 		later, err := k.Swap(ctx, at, g)
 		switch {

@@ -32,7 +32,7 @@ func (s *Set) Guard(ctx context.Context, pass Pass, now func() keytable.Instant,
 		s.Succeeded(pass)
 		return nil
 	}
-	var later interface{ Later(f func(err error)) } // declared only here, because later allocates memory; a successful call must not
+	var later interface{ Later(f func(err error)) } // declared after the return above, because it allocates memory; a success must not
 	switch {
 	case ctx.Err() == nil:
 		s.ended(pass, now, err, false)

@@ -68,9 +68,9 @@ func (p Pass) to(part int) passage { return passage{probe: p.probes&Bit(part) !=
 // refuses the call. After a permitted call, the caller must call Succeeded, Failed or Abandoned with
 // the Pass.
 //
-// Admit does not wait: while another caller probes one of the parts, Admit refuses the call. All callers try
-// the parts in the same order, so that they cannot all refuse each other: if several callers come when the
-// pauses of all their parts are over, one of them gets a Pass.
+// Admit does not wait: while another caller probes one of the parts, Admit refuses the call. Every call of Admit
+// tries the parts in the same order. So if several callers come when the pauses of all their parts are over, one
+// of them gets a Pass. In different orders, each caller could be refused because another one probes a part.
 func (s *Set) Admit(parts uint64, now keytable.Instant) (p Pass, err error) {
 	for part := range each(parts) {
 		one, err := s.list[part].admit(now)

@@ -78,7 +78,7 @@ func Parse(text string) (Window, error) {
 	}
 	unit, rest, day := words[0], words[1:], 1
 	if len(rest) > 0 && rest[0] == "from" {
-		if unit == first { // refuse even "first from day 1": Text returns this text for the unit "first", which no calendar has
+		if unit == first { // refuse even "first from day 1": Text returns it for a Window without a calendar, as a text that Parse refuses
 			return Window{}, &Error{PartDay, onlyMonth}
 		}
 		if len(rest) < 3 || rest[1] != "day" {
@@ -196,7 +196,7 @@ func Units() []string { return unitNames[day:] }
 // IsUnit reports whether a calendar can have a unit with this name.
 func IsUnit(name string) bool { return slices.Contains(Units(), name) }
 
-// Alike reports whether the texts a and b are those of two Windows that differ at most in the day on which a
+// Alike reports whether the texts a and b describe two Windows that differ at most in the day on which a
 // month begins.
 func Alike(a, b string) bool {
 	if a == b {

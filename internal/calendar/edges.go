@@ -39,8 +39,8 @@ func newCalendar(u unit, day int, z *zone) *Calendar {
 func (c *Calendar) Edges(now int64) (begin, end int64) {
 	sec := floor(now, int64(time.Second))
 	at := c.zone.at(sec)
-	// Look first at the window that contains the current local date. If clocks will be set back over its first date,
-	// this window has not begun yet, and an earlier window contains the instant now.
+	// Look first at the window that contains the current local date. This window may not have begun yet: if the clocks
+	// will soon be set back to before its first date, an earlier window contains the instant now.
 	from := c.firstDate(floor(sec+c.zone.spans[at].offset, daySeconds))
 	to := c.nextFirst(from)
 	b := c.zone.begin(from, at)
@@ -81,7 +81,7 @@ func (c *Calendar) MaxTouched(length uint64) uint64 {
 var monthsDays = [...]uint64{0, 28, 59, 89, 120, 150, 181, 212, 242, 273, 303, 334}
 
 // maxInDays returns how many windows in a row can have at most n dates together. For months and years, the result
-// may be too large, because it takes each year to have 365 days.
+// may be too large, because the computation assumes that each year has 365 days.
 func (c *Calendar) maxInDays(n uint64) uint64 {
 	switch c.unit {
 	case week:
@@ -157,7 +157,7 @@ func civil(date int64) (int, time.Month, int) { return time.Unix(date*daySeconds
 // days returns the date as a number of days since 1970-01-01. The month 0 is December of the year before, and
 // the month 13 is January of the year after.
 func days(y int, m time.Month, d int) int64 {
-	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / daySeconds // a whole number: the time is midnight
+	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / daySeconds // divides without a remainder, because the time is a midnight
 }
 
 // floor returns the quotient a/b, rounded down. b is above 0.

@@ -50,8 +50,8 @@ func newZone(l *time.Location) *zone {
 		}
 		next := end.Unix()
 		if next <= sec {
-			// On the 366th day of a year, ZoneBounds may return an end that has passed, because it takes each year
-			// to have 365 days. No rule for future years changes an offset on that day, so go on with the next day.
+			// On the 366th day of a year, ZoneBounds may return an end that has passed, because it assumes that each
+			// year has 365 days. No rule for future years changes an offset on that day, so go on with the next day.
 			next = floor(sec, daySeconds)*daySeconds + daySeconds
 		}
 		sec = next
@@ -135,7 +135,7 @@ func zoneFrom(name string, load func(name string) (*time.Location, error)) (*zon
 	if l, err := load(name); err == nil {
 		return newZone(l), nil
 	}
-	_, err := load("Europe/Berlin") // every database has it
+	_, err := load("Europe/Berlin") // every time zone database has this zone
 	switch {
 	case err != nil:
 		return nil, &Error{PartZone, `cannot be found, because this machine has no time zone data: import _ "time/tzdata"`}
@@ -145,7 +145,7 @@ func zoneFrom(name string, load func(name string) (*time.Location, error)) (*zon
 	return nil, &Error{PartZone, unknownZone(name, names)}
 }
 
-// maxZoneName is the largest length of the name of a zone, in bytes. The longest of today has 32.
+// maxZoneName is the largest length of the name of a zone, in bytes. The longest name in use today has 32 bytes.
 const maxZoneName = 64
 
 // canBeZone reports whether a zone can have this name although the name is not in the list names.

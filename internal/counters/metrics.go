@@ -32,13 +32,13 @@ type Metric struct {
 	OpenTelemetry string   // the name in OpenTelemetry, without the prefix "rate_limiting."
 	Kind          Kind     // how its values change
 	Unit          string   // the unit in OpenTelemetry
-	Help          string   // what it says, as a sentence for people
+	Help          string   // what the metric says, as a sentence for people
 	Labels        []string // the labels in Prometheus; the first is "rule" if each rule has a value of its own
-	Watched       bool     // whether it is about the file of a watcher
+	Watched       bool     // whether the metric describes the config file that a watcher reads
 }
 
-// Metrics has a row for each metric. A new metric also needs a line in the file measures.go of the exporters, which is the same
-// in both.
+// Metrics has a row for each metric. A new metric also needs a line in the file measures.go of each exporter (prommetrics and
+// otelmetrics). Apart from the package name, the two files must be equal.
 var Metrics = [numMetrics]Metric{
 	Keys: {Prometheus: "keys", OpenTelemetry: "keys", Kind: Level, Unit: "{key}", Labels: []string{"rule"},
 		Help: "Keys that have state in this process."},
@@ -64,7 +64,7 @@ var Metrics = [numMetrics]Metric{
 		Help: "How often a file was applied, or refused.", Watched: true},
 }
 
-// The histogram of Durations in prommetrics and otelmetrics.
+// The names and the help text of the histogram of decision times, which prommetrics and otelmetrics export.
 const (
 	DurationName     = "decision_duration_seconds" // in Prometheus, without the prefix "ratelimit_"
 	DurationOtelName = "decision.duration"         // in OpenTelemetry, without the prefix "rate_limiting."

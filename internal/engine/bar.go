@@ -15,7 +15,7 @@ type Bar struct {
 	Blocks  bool           // whether the key of the request is blocked, so that the rule denies the request
 }
 
-// Rest returns how long the key of the part p is still blocked, or 0 if it is not.
+// Rest returns how long the key of the part p is still blocked, or 0 if the key is not blocked.
 func (b *Bar) Rest(t *Timeline, p *Part) time.Duration {
 	rest, _ := b.rest(t, p)
 	return rest
@@ -44,9 +44,9 @@ func (b *Bar) Deny(t *Timeline, p *Part) {
 	b.deny(p, rest)
 }
 
-// Strike is called for a denied request. If the rule of the part p denies the request and does not only observe (is not in
-// shadow), Strike counts one more denial of the key. After enough denials, the key is blocked: then p becomes a denial that lasts
-// until the block ends. The result begun says whether this denial has begun the block.
+// Strike is called for a denied request. It counts one more denial of the key of the part p if the rule of p has denied the
+// request. It counts nothing if this rule is in shadow (only observes). After enough denials, the key is blocked: the answer of p
+// then becomes a denial that lasts until the block ends. The result begun says whether this denial has begun the block.
 func (b *Bar) Strike(p *Part, whose penalty.Whose, now keytable.Instant) (begun bool) {
 	if p.Keys == nil || p.Shadow || p.Granted() || p.N == 0 {
 		return false

@@ -22,7 +22,7 @@ type Book struct {
 	strikes map[ruleName]*penalty.Table // denials of the keys of rules with a Penalty; guarded by mu
 
 	loaded []loaded                    // the keys that were loaded or dumped since the last call of Forget; guarded by mu
-	keep   map[loaded]keytable.Instant // until when the strikes of the loaded keys matter; guarded by mu
+	keep   map[loaded]keytable.Instant // until when the strikes of each loaded key have an effect; guarded by mu
 }
 
 // A ruleName identifies a rule in a Book. A rule with a Warmup (a lower limit for new keys) and a rule

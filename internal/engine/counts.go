@@ -9,8 +9,8 @@ type Counts[S, C any] struct{}
 
 // A beginner is an [Algorithm] that can be configured for windows that begin with the first charge of each key.
 type beginner[S any] interface {
-	// Begin sets the begin of the window in which the state s was last charged. It does nothing if the windows of the
-	// configuration do not begin with the first charge of a key.
+	// Begin records in the state s that the window of the last charge began at the given instant. It does nothing if the
+	// configuration has other windows, which do not begin with the first charge of a key.
 	Begin(s *S, at keytable.Instant)
 }
 

@@ -41,9 +41,9 @@ type Answer struct {
 // Units returns the number of units to decide on: q.N, or 1 if q.N is 0.
 func (q *Question) Units() int64 { return max(q.N, 1) }
 
-// intent returns the Intent with which the keys are asked the question q. If q asks for units, this is
-// the parameter do, the Intent of the whole decision. If q asks for no units, it is Look, which charges
-// nothing.
+// intent returns the Intent with which the keys are asked the question q. If q asks for units, the result
+// is the parameter do, the Intent of the whole decision. If q asks for no units, the result is Look, which
+// charges nothing.
 func (q *Question) intent(do Intent) Intent {
 	if q.N > 0 {
 		return do

@@ -10,20 +10,21 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Dial says in which window of a calendar an instant of a timeline lies. All configurations with the same
-// calendar and timeline share one Dial, see [Timeline.Dial]. Goroutines may call its methods concurrently.
+// A Dial finds the window of a calendar, such as a day or a month, that contains an instant of a timeline. All
+// configurations with the same calendar and timeline share one Dial, see [Timeline.Dial]. Goroutines may call its
+// methods concurrently.
 //
-// The edges of a calendar's windows are times of the wall clock, but a timeline may run by a monotonic clock. The
-// Dial then computes at which instants the wall clock will show these times if nobody sets it. It compares the two
-// clocks when it looks for a window, and again once the last comparison is more than a second old. If the two have
-// moved against each other by a millisecond or more (the wall clock was set, or the machine was suspended), the
-// Dial computes the edges again:
+// The edges of a calendar's windows are times of the wall clock, but a timeline may run by a monotonic clock. In that
+// case, the Dial computes at which instants the wall clock will show these times if nobody sets the clock. The Dial
+// compares the two clocks when it looks for a window, and again once the last comparison is more than a second old. If
+// the two clocks have moved against each other by a millisecond or more (the wall clock was set, or the machine was
+// suspended), the Dial computes the edges again:
 //
 //   - The present window keeps its begin, so the units that were charged in it still count.
 //   - If the wall clock was set forward into a later window, this window begins when the Dial notices the change.
 //     Units that were charged before belong to the window before.
 //   - If the wall clock was set back to less than an hour before the begin of the present window, this window goes
-//     on. If the clock was set back further, the window that it now shows becomes the present one.
+//     on. If the clock was set back further, the window that contains its new time becomes the present one.
 type Dial struct {
 	calendar *calendar.Calendar
 	time     Timeline
@@ -72,7 +73,7 @@ func (t *Timeline) Dial(c *calendar.Calendar) *Dial {
 	if start := t.Start(); start != start.Round(0) { // true if start includes a monotonic time, which Round removes
 		d.read = d.time.read
 	}
-	if t.dials == nil { // the zero Timeline, which is used to check a rate
+	if t.dials == nil { // t is the zero Timeline, which only serves to check a rate, and keeps no Dials
 		return d
 	}
 	t.dials.mu.Lock()
@@ -137,7 +138,7 @@ func (d *Dial) wallStart(last *dialWindow) (start int64) {
 		return d.time.Start().UnixNano()
 	}
 	defer func() {
-		if recover() != nil { // the clock of the user has panicked; it will panic again for the next decision, outside of any lock
+		if recover() != nil { // ignore a panic of the user's clock: it panics again for the next decision, outside of any lock
 			if start = d.time.Start().UnixNano(); last != nil {
 				start = last.start
 			}

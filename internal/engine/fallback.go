@@ -100,9 +100,9 @@ func (f *fallback) twin(id Receipt) Receipt {
 	return 0
 }
 
-// pair records that two receipts belong to one charge: the first parameter is the receipt of the Keys in
-// the field named granted, and the second one is that of the embedded Keys. If the first one is 0, the charge
-// cannot be given back. Then pair ends the second receipt, so that its units stay charged.
+// pair records that two receipts belong to one charge: the parameter granted is the receipt of the Keys in
+// the field granted, and the parameter said is the receipt of the embedded Keys. If granted is 0, the charge
+// cannot be given back. Then pair ends the receipt said, so that its units stay charged.
 func (f *fallback) pair(h keytable.Hash, granted, said Receipt) {
 	if granted == 0 {
 		f.Keys.issued().settle(0, h, said, 0, 0)
@@ -151,7 +151,7 @@ func (f *fallback) Reset(h keytable.Hash, want Wanted) bool {
 }
 
 func (f *fallback) Admit(r *Rate) error {
-	return cmp.Or(f.Keys.Admit(r), f.granted.Admit(r)) // both are called, because each keeps rates of its own and forgets the unused ones
+	return cmp.Or(f.Keys.Admit(r), f.granted.Admit(r)) // call both: each has rates of its own, and must forget the unused ones
 }
 
 func (f *fallback) Change(r Rates) (func(now keytable.Instant), error) {

@@ -49,7 +49,7 @@ func (k *ratedKeys[S, C]) forgetRates(old *ratePlans[S, C]) *ratePlans[S, C] {
 			k.table.Sweep(now)
 		})
 		old.mu.Lock()
-		old.most *= 2 // a Future (a copy of a state) may still add rates to the old plans
+		old.most *= 2 // more room, because a Future (a copy of a state) may still add rates to the old plans
 		old.mu.Unlock()
 	}
 	return k.plans.Load()
@@ -57,7 +57,7 @@ func (k *ratedKeys[S, C]) forgetRates(old *ratePlans[S, C]) *ratePlans[S, C] {
 
 // renewLocked gives the keys new plans (rates with their configurations), made from the parameter r. The rates
 // in r may differ from the present ones only in the Warmup. The limits and what each key has used stay as they
-// are. Before the new plans are in use, renewLocked passes them to the parameter named before, a function. The
+// are. Before the new plans are in use, renewLocked calls the function before, and passes the new plans to it. The
 // caller holds k.changing.
 func (k *ratedKeys[S, C]) renewLocked(r Rates, before func(*ratePlans[S, C])) error {
 	old := k.plans.Load()

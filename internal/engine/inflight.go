@@ -140,7 +140,7 @@ func (h *holds) start(now keytable.Instant, n int64, per time.Duration) {
 // add adds a hold of n units, which begins at the instant now and is over at the instant until.
 func (h *holds) add(id Receipt, n int64, now, until keytable.Instant) {
 	if len(h.list) > 0 {
-		until = max(until, h.list[len(h.list)-1].until) // the holds stay in order if the clock steps back or Per becomes shorter
+		until = max(until, h.list[len(h.list)-1].until) // so that the holds stay in order if the clock steps back or Per becomes shorter
 	}
 	h.list = append(h.list, hold{id, n, until})
 	h.open++

@@ -10,6 +10,10 @@ import "github.com/ratelimit-go/ratelimit/internal/exact"
 // sum of the receipt's layer and of all layers below it. So newer receipts name higher layers, and
 // receipts with the same lowest debt name the same layer.
 //
+// Example: a key owes 5 tokens after the charge of receipt A, and 8 after the charge of receipt B. Then A
+// names a layer of 5, and B names a layer of 3 above it. When 4 tokens have drained, one layer of 4 is left,
+// and both receipts name it: for each of them, at most 4 tokens can be given back.
+//
 // Two things remove debt. Debt that drains is taken from the top layer first, and then from the layers
 // below. Debt that is given back for a receipt is taken from the receipt's layer first, and then from the
 // layers below. A layer without debt is merged with the layer below it; only the bottom layer may be
@@ -20,7 +24,7 @@ import "github.com/ratelimit-go/ratelimit/internal/exact"
 // structure: after n mergers, a receipt finds its layer in at most about log2(n) steps.
 type layer struct {
 	size   exact.Level
-	below  uint32 // index of the layer below, or 0 at the bottom; after a merger: index of the layer that has taken it in
+	below  uint32 // index of the layer below, or 0 at the bottom; after a merger: index of the layer into which this one was merged
 	above  uint32 // index of the layer above, or 0 at the top; unused after a merger
 	refs   uint32 // how many receipts, and layers outside the stack, point to this layer
 	rank   uint8  // an upper bound for the number of steps from a receipt to this layer
@@ -47,8 +51,8 @@ func (l *layers) push(c *chain, debt exact.Level) uint32 {
 }
 
 // lower records that the key of the chain c (the receipts of a key) owes the given debt at present.
-// If that is less than the sum of its layers, lower takes the difference from the layers, beginning
-// at the top.
+// If this debt is less than the sum of the key's layers, lower takes the difference from the layers,
+// beginning at the top.
 func (l *layers) lower(c *chain, debt exact.Level) {
 	if b := c.arithmetic(); c.top != 0 && lesser(debt, c.debt) != c.debt {
 		l.empty(c, c.top, b.Minus(c.debt, debt))
@@ -75,8 +79,8 @@ func (l *layers) find(i uint32) uint32 {
 }
 
 // empty removes the given amount from the layer i of the chain c (the receipts of a key) and then from
-// the layers below it. It returns how much it has removed: the amount, or less if these layers have
-// less in all.
+// the layers below it. It returns how much it has removed: the amount, or less if these layers
+// together have less.
 func (l *layers) empty(c *chain, i uint32, amount exact.Level) exact.Level {
 	b, rest := c.arithmetic(), amount
 	for {

@@ -23,7 +23,7 @@ func (l *Limiter[S, C]) Init(t Timeline, config C, maxKeys int) {
 	l.table = keytable.New[S](config, maxKeys)
 }
 
-// Time returns the limiter's timeline, which reads its clock.
+// Time returns the limiter's timeline, which reads the limiter's clock.
 func (l *Limiter[S, C]) Time() *Timeline { return &l.time }
 
 // Ready reports whether Init was called.
@@ -34,9 +34,9 @@ func (l *Limiter[S, C]) Ready() bool { return l.table != nil }
 // state and calls the method Step of the algorithm. If callers wait for the key, Decide decides nothing
 // and sets queued.
 func (l *Limiter[S, C]) Decide(key string, n int64, charge bool) (v Verdict, delay time.Duration, queued bool) {
-	// If the field clock is nil, the clock is that of the machine, which never steps back. It is read here,
-	// before the lock is taken, so that the lock is held for a shorter time. If the shard has seen a later
-	// reading meanwhile, that reading counts. Any other clock is read below, under the lock.
+	// If the field clock is nil, the limiter uses the machine's clock, which never steps back. This clock is
+	// read here, before the lock is taken, so that the lock is held for a shorter time. If the shard has seen
+	// a later reading meanwhile, that reading counts. Any other clock is read below, under the lock.
 	var now keytable.Instant
 	if l.time.clock == nil {
 		now = keytable.InstantAt(time.Since(l.time.start))

@@ -12,7 +12,7 @@ type ratedState[S any] struct {
 	tag   tag // the plans (rates) of the key, and its receipts
 }
 
-// A tableShard is a shard of the table of a rule's keys.
+// A tableShard is a shard of the table of a rule's keys: a part of the table with a lock of its own.
 type tableShard[S any, C Algorithm[S, C]] = keytable.Shard[ratedState[S], *ratePlans[S, C]]
 
 // A ratedShard is a tableShard with the methods of lockedShard, which decisions call while a key is locked.
@@ -107,7 +107,8 @@ func (ps *ratePlans[S, C]) step(
 
 // stepChanged does what step does, for a key whose state s was last written at another plan (rate) than the
 // plan p of the request. The parameter from is this old plan. A charge converts s to the plan p. Without a
-// charge, s stays as it was, with one exception: if the method learns returns true, a Probe converts it too.
+// charge, s stays as it was, with one exception: if the method learns returns true, a step with the Intent
+// Probe converts s too.
 func (ps *ratePlans[S, C]) stepChanged(
 	shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, from, p *ratePlan[S, C], now keytable.Instant, n int64, do Intent,
 ) (v Verdict, delay time.Duration, id Receipt) {

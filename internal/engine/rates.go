@@ -132,8 +132,8 @@ type ratePlans[S any, C Algorithm[S, C]] struct {
 
 	byID atomic.Pointer[[]*ratePlan[S, C]] // all plans: the plan with the id i is at index i-1
 
-	// entries is a hash table from the rates that requests have asked for to their plans, with open
-	// addressing and at most half full.
+	// entries is a hash table. It maps each rate that requests have asked for to the plan of this rate. It
+	// uses open addressing, and is at most half full.
 	entries atomic.Pointer[[]atomic.Pointer[rateEntry[S, C]]]
 }
 
@@ -167,8 +167,8 @@ func newRatePlans[S any, C Algorithm[S, C]](
 	return ps, nil
 }
 
-// hasOneRate reports whether the rule has only its own rate, so that it has no tiers and no request can
-// ask for a further rate.
+// hasOneRate reports whether the rule has only its own rate: it has no tiers, and no request can ask for
+// another rate.
 func (ps *ratePlans[S, C]) hasOneRate() bool { return ps.tiers == nil && !ps.rates.MayGrow }
 
 // ofTier returns the plan of the given tier or, if the rule has no such tier, the plan of the rule's
@@ -194,15 +194,16 @@ func (ps *ratePlans[S, C]) pick(want Wanted) (p *ratePlan[S, C], err error) {
 	return p, nil
 }
 
-// configured returns the configuration for the given rate, and the rate that its plan gets: the result of
-// Rate.reduced if equal buckets may share a plan, and otherwise the given rate. It returns an error if
-// the rule cannot use the rate.
+// configured returns the configuration for the given rate. The result same is the rate that the plan for this
+// configuration gets. For a bucket without a Warmup, it is the given rate in lowest terms (see Rate.reduced),
+// so that equal buckets share a plan. Otherwise it is the given rate. configured returns an error if the rule
+// cannot use the rate.
 func (ps *ratePlans[S, C]) configured(rate Rate) (config C, same Rate, err error) {
 	config, err = ps.configure(rate, ps.rates.Warmup)
 	if err == nil && ps.rates.SamePer && !rate.sharesWindows(ps.rates.Base) {
 		err = ps.refusals.OtherPer(ps.rates.Base, rate)
 	}
-	if !ps.rates.Windows && ps.rates.Warmup == nil && err == nil { // with a Warmup, Requests must stay: a new key has From of Requests units
+	if !ps.rates.Windows && ps.rates.Warmup == nil && err == nil { // with a Warmup, do not reduce Requests: From grows to this number
 		rate = rate.reduced()
 	}
 	return config, rate, err

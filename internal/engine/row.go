@@ -11,8 +11,8 @@ import (
 
 // A row is what a Book knows about one key of a rule, as bytes: its rate, its state, the charges that can still be given back,
 // and the denials that are counted for a Penalty. A store in a database keeps rows. To decide, it loads the rows of a request
-// into a Book, lets the Book decide, and dumps them again. All its Books must have a Timeline that starts at the Unix epoch, so
-// that an instant in a row means the same to each of them.
+// into a Book, lets the Book decide, and dumps them again. Each Book of such a store must have a Timeline that starts at the Unix
+// epoch, so that an instant in a row means the same in all Books.
 
 // maxWindow is the largest number of bytes of a Rate.Window in a row.
 const maxWindow = 1 << 10

@@ -92,9 +92,10 @@ func (e *packedReceipt) pack(f *packed.Form, b *exact.Bucket) {
 	}
 }
 
-// affordable notes in f that the bytes cannot be right if receipt.cost could not compute the cost of all units, or if one unit has
-// cost more than a key can owe. Each unit has cost that many whole tokens, and a part of one. The cost of a portion is checked too,
-// because a change of the rate stores it in the field each.
+// affordable checks what the units of the receipt have cost. The parameter each is the number of whole tokens that one unit has
+// cost; a unit may have cost a fraction of a token in addition. If receipt.cost could not compute the cost of all units, or if one
+// unit has cost more than a key can owe, the bytes cannot be right, and affordable marks f as broken. A receipt that stores a
+// portion instead of a cost is checked too, because a change of the rate stores its cost in the field named each.
 func (e *packedReceipt) affordable(f *packed.Form, each int64) {
 	if hi, lo := bits.Mul64(uint64(each)+1, uint64(e.n)); hi > 0 || lo > math.MaxInt64/2 || each > exact.MaxUsed<<1 {
 		f.Fail()
@@ -128,7 +129,7 @@ func (r *receipts) dump(link uint32, h keytable.Hash, f *packed.Form, named nami
 	}
 }
 
-// load reads the receipts of the key with hash h from f. It calls the function opened for each, with the number of the charge.
+// load reads the receipts of the key with hash h from f. It calls the function opened for each receipt, with the number of the charge.
 // The bucket b computes with the debts of the key; it is nil if the algorithm counts in windows. The result is the key's link (the
 // index of its list of receipts).
 func (r *receipts) load(h keytable.Hash, f *packed.Form, b *exact.Bucket, opened func(uint64, *receipt)) (link uint32) {
@@ -189,7 +190,7 @@ func (c *inFlight) pack(s *held, f *packed.Form, named naming) {
 	}
 }
 
-// unpack reads the holds of the state s from f. It calls the function opened for each, with the number of the charge.
+// unpack reads the holds of the state s from f. It calls the function opened for each hold, with the number of the charge.
 func (c *inFlight) unpack(s *held, f *packed.Form, opened func(uint64, *receipt)) {
 	count, last := 0, keytable.Instant(0)
 	packed.Instant(f, &last)

@@ -31,8 +31,8 @@ func (r Rates) Share(n int) Rates {
 // processes, 100 per minute becomes 25 per minute. The parameter windows says whether the algorithm
 // counts in windows, and the parameter warms says whether new keys have a lower limit.
 //
-// A number of units is rounded down, but is at least 1. The rate at which a bucket refills is divided
-// exactly. If keys of a bucket have a Warmup, the result keeps the Requests of r where possible, so
+// The units in a window and the Burst are rounded down, but are at least 1. The rate at which a bucket refills
+// is divided exactly. If keys of a bucket have a Warmup, the result keeps the Requests of r where possible, so
 // that a young key (one that is still warming up) has the same fraction of its limit as at the rate r.
 func (r Rate) Share(n int, windows, warms bool) Rate {
 	if windows {

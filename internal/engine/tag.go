@@ -4,7 +4,8 @@ package engine
 // parts, so that it needs only eight bytes of each key:
 //
 //   - the id of the plan at which the state was last written; 0 if the state was never written
-//   - the id of the slowest plan at which the key was charged since it was new; 0 if that is the plan above
+//   - the id of the slowest plan at which the key was charged since it last counted as new; 0 if this is the
+//     same plan as in the first part
 //   - the index of the key's chain (the list of its receipts); 0 if the key has no receipts
 //
 // A decision takes a faster path if the tag equals the id of the request's plan. The last two parts of the tag are then

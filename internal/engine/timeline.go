@@ -21,8 +21,8 @@ type HandClock interface {
 	Alarm(at time.Time) (rings <-chan time.Time, stop func())
 
 	// Waits changes the number of callers that wait, by 1 when a caller begins to wait and by -1 when its wait ends.
-	// While callers wait, the clock may call in.Settle, which serves those of them whose time has come, also before their
-	// goroutines run. The parameter in is nil for a caller that waits for nothing but the clock.
+	// While callers wait, the clock may call in.Settle. Settle serves the callers that are due, even if their goroutines
+	// have not woken up yet. The parameter in is nil for a caller that waits for nothing but the clock.
 	Waits(change int, in interface{ Settle() })
 }
 

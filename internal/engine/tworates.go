@@ -6,24 +6,25 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// When a bucket with several rates is new
+// When a bucket with several rates counts as new
 //
-// A key may be charged at several rates. Let s be the slowest rate at which it was charged since it was last
-// new. The key counts as new again once its debt would be zero if it had drained at the rate s since the last
-// charge. With a Warmup, the debt must also have been zero for the Warmup's Over. Such a key gets the same
-// answers whether its state is still stored or was evicted. Keys in Redis follow the same rule, see
-// redisstore/lua/bucket.lua.
+// The requests for one key may come with different rates. The debt of the key is the number of units that were
+// charged to it and have not drained yet. Let s be the slowest rate at which the key was charged since it last
+// counted as new. The key counts as new again once its debt would be zero if the debt had drained at the rate s
+// since the last charge. If the rule has a Warmup, the debt must also have been zero for the time Warmup.Over.
+// A key that counts as new gets the same answers whether its state is still stored or was evicted. Keys in
+// Redis count as new at the same instant, see redisstore/lua/bucket.lua.
 //
-// The rule forgives no debt. Suppose that a request at the rate r comes for a key that counts as new.
+// No debt is lost when a key counts as new. Suppose that a request at the rate r comes for such a key.
 //
-//   - If r is not slower than s, the key would owe nothing without the rule, too: since its last charge, its
-//     debt has drained at the slower one of r and the rate of that charge, and neither is slower than s.
-//   - If r is slower than s, nothing was granted at r, or at a slower rate, since the key was last new. So the
-//     grants at r begin with this request, on a bucket that owes nothing. In any time T, they are at most
-//     Burst + T·Requests/Per. What was granted before, at s or at faster rates, has drained already.
+//   - If r is as fast as s or faster, the key owes nothing at the rate r anyway. Since the last charge, its debt
+//     has drained at the rate r or at the rate of that charge, whichever is slower. Neither is slower than s.
+//   - If r is slower than s, nothing was granted at r, or at a slower rate, since the key last counted as new. So
+//     the grants at r begin with this request, on a bucket that owes nothing. In any time T, they are at most
+//     Burst + T·Requests/Per. The units that were granted before, at s or at faster rates, have drained already.
 
-// slowestOf returns the plan with the slowest rate at which the key with the state s was charged since it was
-// new. The plan (rate) p is the one at which s was last written.
+// slowestOf returns the plan with the slowest rate at which the key with the state s was charged since the key
+// last counted as new. The state s was last written at the plan p.
 func (ps *ratePlans[S, C]) slowestOf(s *ratedState[S], p *ratePlan[S, C]) *ratePlan[S, C] {
 	if slow := ps.withID(s.tag.slow()); slow != nil {
 		return slow
@@ -32,8 +33,8 @@ func (ps *ratePlans[S, C]) slowestOf(s *ratedState[S], p *ratePlan[S, C]) *rateP
 }
 
 // slowestAfter is called before the state s of a key is converted from one plan (rate) to another. The parameter
-// from is the plan at which s was last written, and p is the new plan. It returns what keepSlowest must record
-// after the conversion.
+// from is the plan at which s was last written, and p is the new plan. slowestAfter returns the slowest plan, which
+// the code must record in s after the conversion by a call of keepSlowest.
 func (ps *ratePlans[S, C]) slowestAfter(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) *ratePlan[S, C] {
 	if slow := ps.slowestOf(s, from); slow.config.Slower(p.config) && !ps.isNew(s, from, now) {
 		return slow
@@ -41,8 +42,8 @@ func (ps *ratePlans[S, C]) slowestAfter(s *ratedState[S], from, p *ratePlan[S, C
 	return p
 }
 
-// keepSlowest gives the state s the plan (rate) p, and records in s that the plan slow is the slowest at which
-// the key was charged since it was new.
+// keepSlowest records two plans (rates) in the state s of a key: p, at which s is now written, and slow, the
+// slowest at which the key was charged since the key last counted as new.
 func keepSlowest[S, C any](s *ratedState[S], p, slow *ratePlan[S, C]) {
 	s.tag = s.tag.withPlans(p.id, slow.id)
 }
@@ -53,8 +54,8 @@ func (ps *ratePlans[S, C]) renewed(s *ratedState[S], p *ratePlan[S, C], now keyt
 	return s.tag.slow() != 0 && ps.isNew(s, p, now)
 }
 
-// moveTo gives the state s of a key another plan (rate), the parameter to. The plan to is one of ps: the plans ps replace
-// the plans in the parameter old. The parameter successors is the map that the method successors has returned.
+// moveTo records the plan (rate) to in the state s of a key. It is called when the plans of a rule change from old to ps,
+// and to is one of the plans ps. The parameter successors is the map that the method successors has returned.
 func (ps *ratePlans[S, C]) moveTo(s *ratedState[S], to *ratePlan[S, C], old *ratePlans[S, C], successors map[tag]*ratePlan[S, C]) {
 	slow := to
 	if from := old.withID(s.tag.slow()); from != nil {
@@ -78,7 +79,7 @@ func (ps *ratePlans[S, C]) Idle(s *ratedState[S], now keytable.Instant) bool {
 	return p == nil || ps.idle(s, p, now)
 }
 
-// idle does what Idle does, for a state s that has the plan (rate) p.
+// idle does what Idle does, for a state s that was last written at the plan (rate) p.
 func (ps *ratePlans[S, C]) idle(s *ratedState[S], p *ratePlan[S, C], now keytable.Instant) bool {
 	idle := p.config.Idle(&s.state, now)
 	if !idle || s.tag.slow() == 0 {
@@ -119,10 +120,11 @@ func (ps *ratePlans[S, C]) endWhenNew(v *Verdict, s *ratedState[S], from, p *rat
 	}
 }
 
-// convert converts the state s of the key with hash h from its old plan (from) to the plan (rate) p at the instant
-// now. It returns the plan that the method slower returns. The parameter ahead is set if it is not known yet whether
-// the request will be granted. convert then sets the parameter ahead of Resize too. After a denial, the caller must
-// undo the conversion; after a grant, it must call keepSlowest.
+// convert converts the state s of the key with hash h from the plan (rate) from to the plan p, at the instant now.
+// It returns the result of the method slower for these plans. The parameter ahead is true if the code does not know
+// yet whether the request will be granted. In this case, convert passes ahead to Resize as well, and does not call
+// keepSlowest. The code that calls convert must then undo the conversion if the request is denied, and call
+// keepSlowest if the request is granted.
 func (ps *ratePlans[S, C]) convert(
 	s *ratedState[S], h keytable.Hash, from, p *ratePlan[S, C], now keytable.Instant, ahead bool,
 ) (slow *ratePlan[S, C]) {
@@ -142,13 +144,15 @@ func (ps *ratePlans[S, C]) convert(
 	return slow
 }
 
-// learns reports whether a request at the plan (rate) p converts the state of a key to p even if the
-// request is denied. The state was last written at an old plan (from). A store is told the limit of a rule
-// only by requests. If the denied requests of a key that has no units left did not convert it to a faster
-// rate, the key would go on earning units at the old, slower rate. A smaller burst does not convert it,
-// nor does a slower rate unless the rule has a Warmup: otherwise a denied request could take units from
-// others that use the same key. A bucket that owes nothing at its last rate is not converted either: it may
-// still owe units at the slowest of its rates, see the top of this file, and this debt would be lost.
+// learns reports whether a request at the plan (rate) p converts the state s of a key to p even if the
+// request is denied. The state was last written at the old plan from. A store learns the limit of a rule
+// only from requests. Suppose that a key has no units left, and its rate becomes faster. If denied requests
+// did not convert the state, the key would go on earning units at the old, slower rate.
+//
+// A denied request converts the state neither to a smaller burst nor, without a Warmup, to a slower rate:
+// otherwise such a request could take units from other requests for the same key. A bucket that owes nothing
+// at its last rate is not converted either. It may still owe units at the slowest of its rates, see the top
+// of this file, and the conversion would lose this debt.
 func (ps *ratePlans[S, C]) learns(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) bool {
 	if !ps.rates.Learns {
 		return false

@@ -228,7 +228,8 @@ func (c *WarmConfig[S, C]) portionAt(s *Warm[S], at keytable.Instant) Portion {
 	return c.portion(time.Duration(min(at.Since(min(s.first, at)), uint64(c.over))))
 }
 
-// Begin sets the begin of the window of the state s, if windows begin with the first charge of a key.
+// Begin records in the state s that the window of the last charge began at the given instant. It does nothing
+// if windows do not begin with the first charge of a key.
 func (c *WarmConfig[S, C]) Begin(s *Warm[S], at keytable.Instant) {
 	if first, ok := any(c.full).(beginner[S]); ok {
 		first.Begin(&s.state, at)

@@ -69,7 +69,7 @@ func (w *Windows) currentOther(now, last keytable.Instant, used int64) (counted 
 	if last >= begin {
 		counted = used
 	}
-	return counted, min(max(now.Until(end), 1), Never-1) // neither 0 nor Never, even in the last window of all time
+	return counted, min(max(now.Until(end), 1), Never-1) // at least 1 ns and less than Never, even if the window ends at keytable.End
 }
 
 // SameWindow reports whether units count in the window that contains the instant last. The parameter at is the instant at which
@@ -89,8 +89,8 @@ func (w *Windows) SameWindow(at, last keytable.Instant) bool {
 // nothing. The parameter s is a copy of the state of a key, which was last written at the plan from; stepOtherWindows
 // overwrites it.
 //
-// A charge would carry the units that count in the present window of the plan from into the present window of p. Without a
-// charge, these units stop counting when that window of the plan from ends.
+// A charge would move the units that count in the present window of the old plan (from) into the present window of p.
+// Without a charge, these units stop counting when the present window of the old plan ends.
 func (ps *ratePlans[S, C]) stepOtherWindows(
 	s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64,
 ) (v Verdict, delay time.Duration) {

@@ -17,9 +17,9 @@ type Level struct {
 	Frac  int64 // the fraction of a token, as a number of parts; a token has as many parts as Bucket.Unit says
 }
 
-// A Bucket computes with the debts of a token bucket or a leaky bucket. The debt of a key is what
-// the key has taken and not yet earned back. It grows by the tokens that are taken, and drains at an
-// exact rational rate.
+// A Bucket computes with the debts of a token bucket or a leaky bucket. The debt of a key is the
+// number of tokens that the key has taken and not yet earned back. The debt grows by the tokens that
+// are taken, and drains at an exact rational rate.
 //
 // A token is divided into Unit parts, and Gain parts drain in each nanosecond. Gain/Unit is the
 // rate Requests/Per in lowest terms: for 1 token per second, Gain is 1 and Unit is 1,000,000,000.
@@ -174,10 +174,10 @@ func (b *Bucket) RescaledDown(debt Level, from *Bucket) Level {
 // Arithmetic returns b. With it, a type that embeds a Bucket gives access to that Bucket.
 func (b *Bucket) Arithmetic() *Bucket { return b }
 
-// Converted returns the debt of a key after its bucket was replaced by b. The parameter from is the old bucket,
-// and debt is the debt before the change, in parts of b. The debt grows or falls by as much as the burst: a key
-// that owes 3 of 10 tokens owes 8 of 15 afterwards, so it may take 7 as before. If debt and minDebt are both
-// zero, the key is unused and stays unused: the new debt is zero.
+// Converted returns the debt of a key after its bucket was replaced by b. The parameter from is the old bucket.
+// The parameter debt is the debt before the change, already divided into the parts of b, see Rescaled. The debt
+// grows or falls by as much as the burst: a key that owes 3 of 10 tokens owes 8 of 15 afterwards, so the key may
+// take 7 as before. If debt and minDebt are both zero, the key is unused and stays unused: the new debt is zero.
 //
 // The new debt is at least minDebt, such as the units that still wait in the queue of a leaky bucket. If the
 // parameter ahead is false, minDebt is first lowered to the burst of b if it is larger. The second result is

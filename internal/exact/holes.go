@@ -17,13 +17,16 @@ import (
 // holes of all later entries are added to them again. The newest entry has no hole, because GiveBack lowers its
 // total. For the oldest entry, GiveBack changes only the base.
 //
+// Example: three entries have 5, 3 and 2 units, so their totals are 5, 8 and 10. When 1 unit of the second entry is
+// given back, its hole and the base become 1. The totals are then read as 5+1-1 = 5, 8-1 = 7 and 10-1 = 9.
+//
 // The fields named holes in the ring form a tree of sums. The field at index i contains the sum of the holes of
 // several neighbouring entries, the last of which is at index i. There are 1, 32, 1024 or 32,768 of these entries:
 // the largest of these numbers that divides i+1. So GiveBack changes at most four fields, and the holes of many
 // entries in a row are the sum of few fields.
 const holed = 1 << 31
 
-// place returns the index in the ring of entry number i.
+// place returns the index in the ring of entry number i. Entry number 0 is the oldest.
 func (l *Log) place(i uint32) uint32 { return (l.first + i) & uint32(len(l.ring)-1) }
 
 // skip removes the n oldest entries, so that entry number n is the oldest.
@@ -114,7 +117,8 @@ func (l *Log) fill() {
 	l.older = kept
 }
 
-// find returns the number of the newest entry whose instant is not after the given one, or 0 if there is none.
+// find returns the number of the newest entry whose instant is not after the instant at, or 0 if there is no
+// such entry.
 func (l *Log) find(at keytable.Instant) (i uint32) {
 	if at >= l.last {
 		return l.older
@@ -173,7 +177,7 @@ func (l *Log) pop() {
 	}
 }
 
-// shift removes the oldest entries as long as they have no units. It keeps the newest entry.
+// shift removes the oldest entries as long as they have no units. It never removes the newest entry.
 func (l *Log) shift() {
 	for l.older > 0 && l.upTo(0) == l.base {
 		l.skip(1)

@@ -40,8 +40,8 @@ func MaxOfWindows(requests, per, length uint64) uint64 {
 	return mul(requests, add(1, ratioUp(length, 1, per)))
 }
 
-// MaxOfTouched returns the largest number of units that windows grant in an interval that touches at most this many
-// of them.
+// MaxOfTouched returns the largest number of units that are granted in an interval that touches at most the given
+// number of windows. Each window grants the number of units in the parameter requests.
 func MaxOfTouched(requests, windows uint64) uint64 { return mul(requests, windows) }
 
 // MaxOfLog returns the largest number of units that a sliding window log grants in an interval of this

@@ -68,9 +68,10 @@ func (w *Window) Weighted(count int64, offset uint64) int64 {
 	return int64(quotient)
 }
 
-// Faded returns how many nanoseconds before the end of the current interval the result of [Window.Weighted]
-// for count becomes at most room units. This result is largest when the interval begins, and becomes smaller
-// while the interval passes. The parameter room is at least 0 and below count.
+// Faded returns when the result of [Window.Weighted] for count is at most room units for the first time. It
+// returns this instant as a number of nanoseconds before the end of the current interval. The result of
+// Weighted is largest at the beginning of the interval, and becomes smaller while the interval passes. The
+// parameter room is at least 0 and below count.
 func (w *Window) Faded(count, room int64) uint64 {
 	hi, lo := bits.Mul64(uint64(room), w.Per)
 	// The quotient is rounded down: one nanosecond earlier in the interval, the result of Weighted would

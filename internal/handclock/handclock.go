@@ -17,9 +17,9 @@ type Clock struct {
 	alarms map[*alarm]struct{} // alarms that have yet to ring; guarded by mu
 
 	lines   map[Line]int // where callers wait, and how many there; guarded by mu
-	waiting int          // callers that wait, by the calls of Waits, and channels of After that have yet to receive; guarded by mu
+	waiting int          // number of callers that wait, as Waits counts them, plus channels of After that have yet to receive; guarded by mu
 	rung    int          // alarms made by Alarm that have rung, but whose callers have not yet stopped them; guarded by mu
-	changed sync.Cond    // is told when waiting or rung changes; its L is nil until the first call of BlockUntil; guarded by mu
+	changed sync.Cond    // wakes BlockUntil when waiting or rung changes; its L is nil until the first call of BlockUntil; guarded by mu
 }
 
 // An alarm sends the time of the clock to its channel once the clock has reached the time in the field at.
@@ -107,9 +107,9 @@ func (c *Clock) Alarm(at time.Time) (rings <-chan time.Time, stop func()) {
 	}
 }
 
-// A Line is where callers wait for each other.
+// A Line holds callers that wait one behind the other.
 type Line = interface {
-	// Settle serves the callers whose time has come.
+	// Settle serves the callers whose time to be served has come.
 	Settle()
 }
 
@@ -131,15 +131,15 @@ func (c *Clock) Waits(change int, in Line) {
 	}
 }
 
-// BlockUntil waits until at least n callers wait. It serves the callers whose time has come, so they do not count even if their
-// goroutines have not run since the clock moved. While an alarm has rung, but its caller has not yet stopped it, BlockUntil does
-// not return.
+// BlockUntil waits until at least n callers wait. Before it counts the callers, it serves those whose time to be served has come,
+// even if their goroutines have not run since the clock moved. While an alarm has rung, but its caller has not yet stopped it,
+// BlockUntil does not return.
 func (c *Clock) BlockUntil(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.changed.L = &c.mu; ; c.changed.Wait() {
 		lines := slices.Collect(maps.Keys(c.lines))
-		c.mu.Unlock() // a Line reads the clock
+		c.mu.Unlock() // because Settle reads the clock
 		for _, in := range lines {
 			in.Settle()
 		}

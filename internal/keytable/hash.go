@@ -6,9 +6,9 @@ import "hash/maphash"
 // random seeds of this process.
 //
 // The table stores the Hash in place of the key. A slot therefore has a fixed size and no
-// pointers: it takes 16 bytes instead of a string header and the bytes, and never keeps a
-// caller's string alive. The price is that two keys may have the same Hash, and then they
-// share a budget. Among n keys the probability of that is below n^2/2^129, which is 2^-89
+// pointers: the Hash takes 16 bytes, instead of a string header and the bytes of the string, and
+// the table never keeps a caller's string alive. The price is that two keys may have the same
+// Hash, and then share a budget. Among n keys the probability of that is below n^2/2^129, 2^-89
 // for a million keys. The seeds never leave the process, so nobody can search for such
 // keys.
 type Hash struct {

@@ -26,8 +26,8 @@ const (
 // negative, the Instant is before the start.
 func InstantAt(d time.Duration) Instant { return Start + Instant(d) }
 
-// Since returns the number of nanoseconds from the given earlier instant, which must not be after t,
-// until t.
+// Since returns the number of nanoseconds from the given earlier instant until t. The earlier instant
+// must not be after t.
 func (t Instant) Since(earlier Instant) uint64 { return uint64(t - earlier) }
 
 // Until returns the time from t to the given later instant, which must not be before t. The result is
@@ -36,8 +36,8 @@ func (t Instant) Until(later Instant) time.Duration {
 	return time.Duration(min(later.Since(t), math.MaxInt64))
 }
 
-// Add returns the Instant that is the duration d after t, or End if that is later than End. The
-// duration d must not be negative.
+// Add returns the Instant that is the duration d after t. If an Instant cannot be so late, Add returns
+// End. The duration d must not be negative.
 func (t Instant) Add(d time.Duration) Instant {
 	if sum := t + Instant(d); sum >= t {
 		return sum

@@ -5,8 +5,8 @@
 // States lie in the slots of a shard, sorted by the hashes of their keys. A shard is small,
 // and splits in two when it is full, so that no call waits for more than the rebuild of one
 // small shard. The directory of shards doubles when it must, as in extendible hashing.
-// There is no goroutine: a shard drops idle keys, which owe nothing any more, when it is
-// about to grow.
+// No goroutine runs in the background: a shard drops idle keys, which owe nothing any more,
+// when it is about to grow.
 //
 // When the table is full, the keys of a shard that have no slot share one state, which counts
 // what they use together. A key that gets a slot later begins with the debt in that state.

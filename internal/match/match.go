@@ -25,7 +25,7 @@ type Place struct {
 
 // Check checks the fields Endpoint and Additional of a rule at the place p. It returns a text for each of the
 // two fields: what a good value is, or "" if the value is good. The parameter named says whether the rule has
-// a name. A request can ask for a rule by its name, so such a rule needs no endpoint.
+// a name. A request can ask for a rule by its name, so a rule with a name needs no endpoint.
 func (p Place) Check(named bool) (endpoint, additional string) {
 	switch {
 	case p.Default && p.Endpoint != "":
@@ -80,8 +80,8 @@ func (p Place) depth() (text string, depth int) {
 }
 
 // Meet reports whether two rules with the given places may both apply to one endpoint. Meet looks only at
-// these two rules, although a third rule may prevent this. It returns false if one of the two has no
-// pattern.
+// these two rules: a third rule may still have the effect that one of them does not apply. Meet returns false
+// if one of the two rules has no pattern.
 func Meet(a, b Place) bool {
 	textA, depthA := a.depth()
 	textB, depthB := b.depth()
@@ -220,8 +220,8 @@ func (s *Set[R, G]) Find(endpoint string) *G { return &s.group(endpoint).value }
 // Additional returns the rules that apply to endpoint in addition to the best match.
 func (s *Set[R, G]) Additional(endpoint string) []R { return s.group(endpoint).additional }
 
-// FindElsewhere does the same as Find, but is faster. Call it only for an endpoint that is not in the
-// map Exact.Whole, which it does not search.
+// FindElsewhere does the same as Find, but is faster, because it does not search the map Exact.Whole. Call
+// it only for an endpoint that is not in this map.
 func (s *Set[R, G]) FindElsewhere(endpoint string) *G { return &s.elsewhere(endpoint).value }
 
 // group returns the group for endpoint, after it has made the value of the group.
@@ -232,8 +232,8 @@ func (s *Set[R, G]) group(endpoint string) *Group[R, G] {
 	return s.elsewhere(endpoint)
 }
 
-// elsewhere does the same as group for an endpoint that is not in the map Exact.Whole, which it does not
-// search.
+// elsewhere does the same as group, but does not search the map Exact.Whole. The endpoint must not be in
+// this map.
 func (s *Set[R, G]) elsewhere(endpoint string) *Group[R, G] {
 	if s.Exact.parts != nil {
 		if g, ok := s.Exact.getInParts(endpoint); ok {

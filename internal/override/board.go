@@ -52,7 +52,7 @@ type Board struct {
 	Barred atomic.Int64
 
 	set     atomic.Pointer[Set]
-	changed atomic.Pointer[chan struct{}] // closed with the next change; nil if nobody waits for it
+	changed atomic.Pointer[chan struct{}] // a channel that the next change closes; nil if nobody waits for a change
 	read    atomic.Int64                  // when Poll last began to read the list in the store, as a keytable.Instant; 0 if never
 	reading atomic.Bool                   // whether a goroutine that Poll has started reads the list
 	ahead   atomic.Int64                  // how far the clock of the store is ahead of the clock of this process, in nanoseconds

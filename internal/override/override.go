@@ -43,7 +43,8 @@ type Override struct {
 	Note   string        // a text for operators, which decides nothing
 }
 
-// Part returns the kind of the part that a key must have to belong to the client, or to an address, of o.
+// Part returns the kind of key part that names what o is for: keyspec.IP if o is for addresses, and keyspec.User if o is
+// for a client.
 func (o *Override) Part() keyspec.Kind {
 	if o.IP != "" {
 		return keyspec.IP

@@ -11,9 +11,9 @@ const forever = time.Duration(1<<63 - 1)
 // An At has the overrides (exceptions to the rules) of a limiter at one time. A caller that waits keeps its At, and gets a new
 // At only if overrides that apply to the caller have changed meanwhile.
 type At struct {
-	Set   *Set      // nil if there are none
+	Set   *Set      // nil if there are no overrides
 	Doubt *Doubt    // refuses exemptions of an address that may be a proxy's; nil if the address is the client's
-	now   time.Time // when the overrides were looked up; not set if there are none
+	now   time.Time // when the overrides were looked up; not set if Set is nil
 }
 
 // At returns the overrides of b at the present time. The parameter is the Doubt of the request's context, or nil if the context
@@ -112,8 +112,8 @@ func (r *Ruling) Of(rule string) *Entry {
 	return nil
 }
 
-// About returns the override that decides for the rule with this name. If there is none, it returns an override that
-// was passed over because its rate does not fit the rule, or nil if there is no such override either.
+// About returns the override that decides for the rule with this name. If no override decides, About looks for one that
+// was passed over because its rate does not fit the rule. It returns nil if there is no such override either.
 func (r *Ruling) About(rule string) *Entry {
 	if e := r.Of(rule); e != nil {
 		return e

@@ -46,7 +46,7 @@ func (b *Board) Poll() {
 	}()
 }
 
-// errStale means that, since a read of the list in the store began, another goroutine has changed this process's copy of it.
+// errStale means that another goroutine has changed this process's copy of the list since the read of the list in the store began.
 var errStale = errors.New("ratelimit: the overrides have changed meanwhile")
 
 // Read reads what has changed in the list in the store, and changes the copy in this process. It fails if the Source fails.
@@ -110,9 +110,9 @@ func (b *Board) learn(changes []Entry, whole bool, since, now Version) error {
 
 // Permits reports whether changes can be applied to a copy of the list that has the version v. The first two
 // parameters are the versions of the list before and after these changes; if whole is true, the changes are the whole
-// list instead. The changes can be applied if v is the version before them. Otherwise, they cannot be applied in
-// three cases: v is later than the version after the changes; v is older than the version before them, so that other
-// changes would be missing; v is the version of another list.
+// list instead. The changes can be applied if v is the version before them. They can also be applied to a later
+// version of the same list, up to the version after them: the copy then has some of the changes already. They cannot be
+// applied to an older version, because other changes would be missing, unless they are the whole list.
 func (v Version) Permits(since, now Version, whole bool) bool {
 	later := v.List == now.List && v.Number <= now.Number && (whole || since.List == v.List && since.Number <= v.Number)
 	return v == since || later

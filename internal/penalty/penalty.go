@@ -17,7 +17,7 @@ type Rule struct {
 	After  int           // how many denials begin a block
 	Within time.Duration // denials count together if they come within this time of the first one
 	For    time.Duration // how long the first block lasts
-	Most   time.Duration // the longest block; a block that begins within this time after the last one is twice as long; 0: all blocks last For
+	Most   time.Duration // the longest block; within this time after a block, the next one is twice as long; if 0, every block lasts For
 }
 
 // Whose says to which client and address a key belongs, so that the blocks of all their keys can be ended together.
@@ -102,7 +102,7 @@ func (t *Table) shard(h keytable.Hash) *shard {
 	return s
 }
 
-// Rest returns how long the key with this hash is still blocked at the instant now, or 0 if it is not.
+// Rest returns how long the key with this hash is still blocked at the instant now, or 0 if the key is not blocked.
 func (t *Table) Rest(h keytable.Hash, now keytable.Instant) time.Duration {
 	if t.len.Load() == 0 {
 		return 0
@@ -178,7 +178,7 @@ func (t *Table) add(sh *shard, h keytable.Hash, now keytable.Instant) *state {
 	return s
 }
 
-// Forget forgets the counted denials of the key with this hash, and ends its block. A nil Table has none.
+// Forget forgets the counted denials of the key with this hash, and ends its block. If t is nil, Forget does nothing.
 func (t *Table) Forget(h keytable.Hash) {
 	if t == nil {
 		return
@@ -210,7 +210,7 @@ func (t *Table) Pardon(of func(w *Whose) bool) {
 	}
 }
 
-// Has reports whether t has a state for the key with this hash. A nil Table has none.
+// Has reports whether t has a state for the key with this hash. It returns false if t is nil.
 func (t *Table) Has(h keytable.Hash) bool {
 	if t == nil {
 		return false

@@ -48,7 +48,7 @@ func BucketFaults(r ratetext.Rate) []Fault {
 }
 
 // CountFaults is for algorithms that have no burst, and whose windows all have the length Per. It returns a function
-// that returns everything that makes a rate invalid for such an algorithm. The parameter of is the name of the
+// that returns everything that makes a rate invalid for such an algorithm. The parameter named "of" is the name of the
 // algorithm in the reasons, such as "sliding window log".
 func CountFaults(of string) func(r ratetext.Rate) []Fault {
 	return func(r ratetext.Rate) []Fault {

@@ -56,7 +56,7 @@ type Caller[A, R, T any] struct {
 	store Store[A, R]
 	parts partitioner[A]     // the store; nil if it has no parts
 	once  replayer[A, R, T]  // the store; nil if it has no method Once
-	terms Terms[A]           // its functions are stored, because a method value allocates memory each time that it is made
+	terms Terms[A]           // stored once, because a new method value, such as clock.Now, allocates memory for each call
 	late  backlog.Backlog[A] // asks of failed calls of Settle, which later calls repeat
 }
 

@@ -80,9 +80,9 @@ func (c *copies) check() {
 // others, as one sum.
 func (c *copies) inSum(arrival uint64) bool { return arrival > c.sumFrom && arrival <= c.sumTo }
 
-// ahead is called for a request for n units at the given instant. It returns the earliest instant from then on
-// at which the copy with the index k has n units. The other results are the denial that the request gets at
-// the given instant, and the Delay of the request once it is granted.
+// ahead is called for a request for n units of one key at the instant at. It returns the first instant, not
+// before at, at which the copy c.keys[k] of the key's state has n units. It also returns the denial that the
+// request gets at the instant at, and the Delay that the request gets when it is granted later.
 func (c *copies) ahead(k int, want engine.Wanted, at keytable.Instant, n int64) (keytable.Instant, engine.Verdict, time.Duration) {
 	if c.later == 0 {
 		return c.keys[k].Ahead(want, at, n)
@@ -139,11 +139,13 @@ func (c *copies) add(spots []engine.Spot, at keytable.Instant, amounts []int64) 
 	c.charge(spots, at, amounts)
 }
 
-// sum charges several callers to the copies as one sum. The slice units has the sum for each of the keys in
-// spots that can deny. Nothing is charged before the given instant. sum takes the units in rounds. In each round,
-// it takes from the key that needs the most rounds as many units as this key ever grants at once, and from each
-// other key the same fraction of its sum. Once the keys grant these amounts at constant intervals, sum computes
-// from the interval how long the remaining rounds take, and does not charge them.
+// sum charges several callers to the copies as one sum. For each key in spots that can deny, the slice units has
+// the number of units that these callers want together. Nothing is charged before the given instant.
+//
+// sum charges the units in rounds. One round takes from a key no more units than the key grants at once. In each
+// round, the same fraction of the units of every key is taken: if it is 10 of 100 units of one key, it is 3 of 30
+// units of another. After a few rounds, the time between two rounds is assumed to stay the same. sum then charges
+// no further rounds, but computes how long they take, and stores this time in the field later.
 func (c *copies) sum(spots []engine.Spot, at keytable.Instant, callers int, units []int64) {
 	c.size += callers
 	// These variables describe the key that needs the most rounds: its largest amount in one round, its amount in
@@ -220,8 +222,9 @@ func copyOf(k Key, now keytable.Instant) engine.Future {
 	return f
 }
 
-// A run is a group of callers: those at the front of a line who are the next to take units of one key. They are
-// charged in advance to the copy of the key's state that the queue of the key holds (its field tail).
+// A run is the group of callers at the front of a line that will take units of one key next. The queue of the
+// key holds a copy of the key's state (the field tail), and the callers in the run are charged to this copy in
+// advance.
 type run struct {
 	size  int    // number of callers in the run
 	units int64  // the sum of the units that these callers wait for

@@ -9,16 +9,16 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// This file computes when a request will be served that arrives behind waiting callers. A line holds
-// the callers that wait for the same keys. For each key of the request, one state of the key tells when
-// the key has the units:
+// This file computes when a request will be served that must wait behind other callers. A line holds
+// the callers that wait for the same keys. For each key of the request, the code computes when the key
+// has the units for the request. It starts from one of three states of the key:
 //
-//   - If callers wait for the same keys as the request, and only their line uses the key, this state is
-//     a copy that the line holds. All callers of the line are charged to the copy in advance, each at
-//     the instant at which all such keys of the line have the units that this caller wants.
-//   - Otherwise, if lines are in the queue of the key, this state is a copy that the queue holds (its
+//   - If callers wait for the same keys as the request, and only their line uses the key, it starts from
+//     a copy of the state that the line holds. All callers of the line are charged to the copy in
+//     advance, each at the instant at which all keys with such a copy have the units for this caller.
+//   - Otherwise, if lines are in the queue of the key, it starts from a copy that the queue holds (the
 //     field tail). The callers that take units of the key next are charged to the copy in advance.
-//   - Otherwise, this is the state of the key itself.
+//   - Otherwise, it starts from the state of the key itself.
 //
 // So a key has few copies, however many lines use it. The result is exact in this case: no two lines
 // share a key for which callers wait, and each line has at most 64 callers. Otherwise, the result is an
@@ -208,7 +208,7 @@ func (ls *Lines) foretellQueue(q *queue, now keytable.Instant) {
 // the callers at the front of the line to the copy, unless some are charged already.
 func (ls *Lines) inTail(p *place, now keytable.Instant) {
 	q := p.queue
-	if !q.tail.made && len(q.lines) >= stale { // with more lines, foretellQueue would charge all callers as one sum, so call it now
+	if !q.tail.made && len(q.lines) >= stale { // call foretellQueue now: with more lines, it would charge all callers as one sum
 		ls.foretellQueue(q, now)
 	}
 	if q.tail.made && p.run.size == 0 {

@@ -16,8 +16,9 @@ type line struct {
 	headDue bool             // whether the first caller of the line was due already, but one of its keys lacked the units
 	inWork  int              // index of the line in the heap Lines.work, plus one; 0 if the line is not in this heap
 
-	// future is a forecast: copies of the states of the keys that only this line uses, to which the
-	// callers in the line are charged. It tells when a newcomer to the line will be served.
+	// future is a forecast that tells when a newcomer to the line will be served. It holds copies of the
+	// states of those keys that only this line uses. The callers in the line are charged to these copies
+	// in advance.
 	future copies
 }
 
@@ -57,7 +58,8 @@ type queue struct {
 	inDue int // index of the queue in the heap Lines.due, plus one; 0 if the field due is not known
 
 	// tail is a forecast: a copy of the key's state, to which the callers that take units of the key next
-	// are charged. They are the callers at the front of each line, which are called the run of the line.
+	// are charged in advance. These callers are at the front of the lines in the queue. Those of one line
+	// are called its run.
 	tail    copies
 	callers int   // number of callers in the runs of all lines
 	units   int64 // the sum of the units that these callers wait for
@@ -78,9 +80,9 @@ func (q *queue) opens() keytable.Instant {
 	return q.first().need
 }
 
-// waits reports whether the first line of the queue needs a decision. It does if its first caller must
-// wait for the key of this queue longer than for its other keys, and it is not known when this caller can
-// be served. The queue must not be empty.
+// waits reports whether the first line of the queue needs a decision. The line needs a decision under two
+// conditions: its first caller must wait for the key of this queue longer than for its other keys, and the
+// instant at which this caller can be served is not known. The queue must not be empty.
 func (q *queue) waits() bool { return q.lines[0].binding && q.inDue == 0 }
 
 // join puts the caller w at the end of the line l.
@@ -90,8 +92,9 @@ func (l *line) join(w *Waiter) {
 	w.line = l
 }
 
-// count adds the units of the caller w to the places of the line l, or subtracts them if the parameter
-// sign is -1. If l has no places yet, count does nothing: takePlaces makes the places later, and then
+// count updates the sums in l.places: for each key, the number of units that the callers in the line l wait
+// for. If the parameter sign is 1, count adds the units that the caller w waits for; if sign is -1, count
+// subtracts them. If l has no places yet, count does nothing: takePlaces makes the places later, and then
 // counts the units of all callers.
 func (l *line) count(w *Waiter, sign int64) {
 	if l.places == nil {
@@ -103,7 +106,7 @@ func (l *line) count(w *Waiter, sign int64) {
 }
 
 // unlink takes the waiting caller w out of its line. If w is the first in the line, the code that calls unlink must first
-// take the line out of the queues in which the line stands, with vacate.
+// call vacate, which takes the line out of its queues.
 func (ls *Lines) unlink(w *Waiter) {
 	l := w.line
 	if l.first == w {

@@ -112,13 +112,14 @@ type Retrier struct {
 // Len returns the number of callers that wait in rs.
 func (rs *Retries) Len() int { return int(rs.waiting.Load()) }
 
-// Ahead reports whether the request r, which arrives at the instant now, must wait behind other callers. It must
-// if callers wait for the same set of keys. It must also wait if callers wait for one of its keys, and r might take
-// the units for which they wait, in one of these cases:
+// Ahead reports whether the request r, which arrives at the instant now, must wait behind other callers. The request
+// must wait if other callers wait for the same set of keys. It must also wait if other callers wait for one of its
+// keys, and one of these conditions holds:
 //
 //   - One of these callers asks the store now.
-//   - The first of them may ask now.
-//   - The first of them wants more units of the key than r does, so r could be granted where that caller is denied.
+//   - The first of these callers may ask the store now.
+//   - The first of these callers wants more units of the key than r. If r did not wait, the store could deny this
+//     caller and then grant r.
 //
 // If r must wait, Ahead also returns the last denial of these callers, which Join needs, and an estimate of how
 // long r must wait.
@@ -259,8 +260,9 @@ func (rs *Retries) Place(a *Retrier, now keytable.Instant) (p retryTurn) {
 	return p
 }
 
-// Join adds a new caller with the request r. If its line is new, the given denial is the answer that the
-// caller got, and the parameter wakes is the number of calls of Wake before the caller asked.
+// Join adds a new caller with the request r. If no caller waits for the same set of keys yet, Join makes a
+// new line. Only then are the other parameters used: denial is the answer that the new caller got, and wakes
+// is the number of calls of Wake before this caller asked.
 func (rs *Retries) Join(r Request, denial Denial, wakes uint64) *Retrier {
 	rs.waiting.Add(1)
 	rs.mu.Lock()
@@ -291,7 +293,7 @@ func (rs *Retries) Join(r Request, denial Denial, wakes uint64) *Retrier {
 }
 
 // Denied notes that the caller a, which had to ask, got the denial d. The parameter wakes is the number
-// of calls of Wake before it asked.
+// of calls of Wake before a asked.
 func (rs *Retries) Denied(a *Retrier, d Denial, wakes uint64) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -300,8 +302,8 @@ func (rs *Retries) Denied(a *Retrier, d Denial, wakes uint64) {
 	q.asking--
 	q.version++
 	q.count(l, 0)
-	// If neither case below applies, l now waits for another key, and is in another queue. The queue q is still due then, so
-	// its next head asks at once.
+	// If neither case below applies, l now waits for another key, and has moved to the queue of that key. The queue q is
+	// still due, so the head of its next line asks at once.
 	switch rs.stand(l, d, wakes); {
 	case l.queue == q:
 		q.ready, q.grants = false, 0
@@ -312,7 +314,7 @@ func (rs *Retries) Denied(a *Retrier, d Denial, wakes uint64) {
 }
 
 // Leave removes the caller a, which was waiting or was told to ask the store. The parameter served says whether
-// it was served. If so, the next caller asks the store at once, and so do the callers with the same request ID.
+// a was served. If so, the next caller asks the store at once, and so do the callers with the same request ID.
 func (rs *Retries) Leave(a *Retrier, served bool) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -353,8 +355,8 @@ func (rs *Retries) Leave(a *Retrier, served bool) {
 	rs.wakeOrForget(q)
 }
 
-// release removes the callers that wait for the answer to the caller a, because a was granted. They ask
-// at once, as newcomers do, and get the recorded answer.
+// release is called when the caller a was granted. It removes the callers that wait for the answer to a.
+// These callers ask at once, as newcomers do, and get the recorded answer.
 func (rs *Retries) release(a *Retrier) {
 	for _, f := range rs.attempts.followers(a.attempt()) {
 		f.answered = true

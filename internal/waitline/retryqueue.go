@@ -47,8 +47,9 @@ type retryFuture struct {
 	version uint64
 }
 
-// anyKey is the list of a request's keys that a retryFuture passes to the methods of its copies. Its only
-// element is the zero Spot: a retryFuture has one key, and uses the rate in the copied state of that key.
+// anyKey is passed to the methods of copies, which want one Spot for each key of a request. A retryFuture
+// has a copy for only one key, so anyKey has one element. This element is the zero Spot, which names no rate:
+// the rate in the copied state is used.
 var anyKey = make([]engine.Spot, 1)
 
 // charge takes the n units of a waiting caller from the copy, at the first instant at which the copy has
@@ -62,8 +63,8 @@ func (f *retryFuture) charge(from keytable.Instant, n int64) {
 
 // foretell forecasts for a newcomer: it returns a copy of the state that the key of the queue q will
 // have once all callers ahead of the newcomer are served. Ahead of the newcomer are the first caller of
-// each line and, if the newcomer joins the line l, all callers in l. If the newcomer joins no line yet,
-// l is nil. The field q.denial.Fresh must not be nil.
+// each line and, if the newcomer joins the line l, all callers in l. If the newcomer joins none of the
+// lines, l is nil. The field q.denial.Fresh must not be nil.
 func (q *retryQueue) foretell(l *retryLine) *retryFuture {
 	f, callers, units := &q.future, len(q.lines)+q.asking, q.units
 	if l != nil {
@@ -79,8 +80,8 @@ func (q *retryQueue) foretell(l *retryLine) *retryFuture {
 	return f
 }
 
-// isDue reports whether it is time for the head of the first line to ask at the instant now. It does not
-// check whether too many ask already.
+// isDue reports whether the head of the first line has waited long enough to ask at the instant now. It
+// does not check whether too many other heads ask already.
 func (q *retryQueue) isDue(now keytable.Instant) bool {
 	return q.ready || q.denial.Stands || q.denial.Due <= now
 }
@@ -145,7 +146,7 @@ func (rs *Retries) stand(l *retryLine, d Denial, wakes uint64) {
 	}
 }
 
-// outdate marks the denial of the queue as out of date, so that the first head asks at once.
+// outdate marks the denial of the queue as out of date, so that the head of the first line asks at once.
 func (q *retryQueue) outdate() {
 	q.denial.Due, q.denial.Fresh = 0, nil
 	q.version++

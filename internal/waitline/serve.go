@@ -306,9 +306,9 @@ func delayAt(spots []engine.Spot, at keytable.Instant) (delay time.Duration) {
 	return delay
 }
 
-// setAlarm sets the alarm of the head (first caller) of the line l. If l is the first line of the queue
-// of the key that it must wait for longest, the alarm rings at the instant l.need. Otherwise the head
-// has no alarm.
+// setAlarm sets the alarm of the head (first caller) of the line l. If l is the first line in the queue
+// of the key that the head must wait for longest, the alarm rings at the instant l.need. Otherwise the
+// head has no alarm.
 func (ls *Lines) setAlarm(l *line) {
 	due := keytable.Instant(0)
 	for i := range l.places {

@@ -26,7 +26,7 @@ import (
 type Lines struct {
 	time    *engine.Timeline
 	limit   int      // largest number of callers that may wait at once
-	retries *Retries // callers that wait for a store or a custom limiter; the field limit counts them too; may be nil
+	retries *Retries // callers that wait for a store or a custom limiter; limit is for them and for those in lines together; may be nil
 
 	rematch func(*Waiter) // gives a waiting caller its keys under new rules, see Init
 
@@ -196,7 +196,7 @@ func (ls *Lines) leave(w *Waiter, read bool) bool {
 	return true
 }
 
-// Settle serves the callers whose time has come.
+// Settle serves the waiting callers that are due.
 func (ls *Lines) Settle() {
 	ls.time.Renew()
 	ls.mu.Lock()
