@@ -163,7 +163,8 @@ func routes(app *fiber.App) (paths []string) {
 	return paths
 }
 
-// Info returns what a Middleware with Config.Info has decided on the request of c. ok is false if there is none.
+// Info returns what a Middleware with Config.Info has decided on the request of c. ok is false if there is no such
+// decision.
 func Info(c fiber.Ctx) (info *httplimit.Info, ok bool) { return httplimit.FromContext(c.Context()) }
 
 // Pattern returns a function for Config.Endpoint that returns the method and the path of the route of the app, such as
