@@ -46,8 +46,8 @@ func (c *FakeClock) Set(t time.Time) { c.clock.Set(t) }
 // zero or negative, the channel receives the time at once.
 func (c *FakeClock) After(d time.Duration) <-chan time.Time { return c.clock.After(d) }
 
-// BlockUntil waits until at least n callers wait for the clock to move. It first serves the callers whose time has come since a move.
-// A caller waits while a call of Wait or [RateLimiter.ReserveWait] stands in line or lasts for a Delay, but not while it calls a
+// BlockUntil waits until at least n callers wait for the clock to move. It first serves the callers whose time the clock has
+// reached. A caller of Wait or [RateLimiter.ReserveWait] counts while it waits in line or for a Delay, but not while it calls a
 // [Store] or a custom [Limiter]. A channel of After counts as a caller until it receives the time.
 func (c *FakeClock) BlockUntil(n int) { c.clock.BlockUntil(n) }
 

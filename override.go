@@ -106,9 +106,9 @@ func (l *RateLimiter) initOverrides() error {
 }
 
 // Override sets the Overrides in o; an Override with an empty Effect lifts others. If there is an error, nothing changes. A new
-// Override replaces the one with the same Client or IP, the same Effect and the same Rules in any order. Overrides stay when
-// the rules change. A caller of Wait whom a change concerns is decided on again, and keeps the place in the queue unless a block
-// now denies the request.
+// Override replaces the one with the same Client or IP, the same Effect and the same Rules in any order. Overrides stay when the
+// rules change. If a change concerns a caller of Wait, the limiter decides on its request again. The caller keeps its place in
+// the queue, unless a block now denies the request.
 //
 // Without [WithOverrides], only this process has these Overrides, at most 65,536. With that option, the [Store] has them, at
 // most 10,000, and this process obeys them at once. A block also denies a retry, by [Request.ID], of a granted request.

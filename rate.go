@@ -101,9 +101,8 @@ func (r Rate) bucket() (exact.Bucket, error) {
 	return exact.NewBucket(int64(r.Requests), int64(r.Per), int64(r.burst())), nil
 }
 
-// ParseRate returns the [Rate] that s spells, such as "100/m", "100/min", "10 per 2 minutes", "100/90s", "5/1h30m" or
-// "100/m burst 20". It reads all that [Rate.String] writes. "unlimited" is [Unlimited]. An error matches
-// [ErrInvalidConfig].
+// ParseRate returns the [Rate] that s spells, such as "100/m", "100/min", "10 per 2 minutes", "100/90s", "5/1h30m" or "100/m
+// burst 20". It reads all that [Rate.String] writes. "unlimited" is [Unlimited]. An error matches [ErrInvalidConfig].
 //
 // Rates with a [Window] are spelled "10000/month", "10000/month from day 15 Europe/Berlin", "1000/week UTC" or "500/day from
 // first". But "100/day" and "100/week" have no Window: their Per is 24 hours or 7 days, counted from the Unix epoch, a Thursday.
@@ -125,8 +124,7 @@ func rateOf[R engine.Rate | ratetext.Rate](r R) Rate {
 	return Rate{from.Requests, from.Per, from.Burst, Window(from.Window)}
 }
 
-// String returns r in a short form, such as "100/m", "100/90s burst 20" or "10000/month Europe/Berlin". [ParseRate] reads
-// it, if r is a valid Rate.
+// String returns r in a short form, such as "100/m", "100/90s burst 20" or "10000/month Europe/Berlin"; see [ParseRate].
 func (r Rate) String() string { return r.data().String() }
 
 // MarshalText returns the text of [Rate.String]. For an invalid rate, the error matches [ErrInvalidConfig].

@@ -72,7 +72,7 @@ func (c *storeCaller) newRemoteRule(r *activeRule, policy FailurePolicy) (remote
 	}
 	switch {
 	case !policy.local():
-	case r.holds(): // not NewFallback: it takes over the store's counts, which include what runs in other processes
+	case r.holds(): // not NewFallback, which would also count what runs in other processes
 		remote.local, err = inFlight.keys(c.time, r.rates().Share(policy.is.Replicas), c.settings.maxKeys)
 	default:
 		remote.local, err = engine.NewFallback(c.time, r.rates().Share(policy.is.Replicas), c.settings.maxKeys, algorithms[r.Algorithm].keys)

@@ -23,8 +23,8 @@ type Setup struct {
 	Make     func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) // makes the limiter
 	Replicas int                                                            // how many processes have the rules, at least 1
 	Shared   bool                                                           // whether the processes share a store
-	Lease    int                                                            // how many units a process may take from the store in advance, as WithLeases says
-	Policy   ratelimit.FailurePolicy                                        // policy of rules that have none, for the time while the store is down
+	Lease    int                                                            // how many units a process may take in advance; see WithLeases
+	Policy   ratelimit.FailurePolicy                                        // policy of rules that have none of their own
 	Unit     string                                                         // what is counted; empty for requests
 }
 
