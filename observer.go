@@ -53,8 +53,8 @@ type Decision struct {
 	// or [Rule.Rate]. It is the zero Rate if no rule applies, and for a rule with a custom [Limiter].
 	Rate Rate
 
-	// Key is a hash of the key that the request took from, with a random seed of this process: it is the same for all
-	// decisions by one rule on one key, and does not reveal the key. It is 0 if no rule applies.
+	// Key is a hash of the key that the request took from, with a random seed of this process. The hash is the same for
+	// all decisions by one rule on one key, and does not reveal the key. It is 0 if no rule applies.
 	Key uint64
 
 	Unit string // [Rule.Unit] of the rule named Rule

@@ -79,14 +79,14 @@ type Grant struct {
 	N  int       // how many requests are granted at this instant
 }
 
-// Client returns the bound on the requests of one client for one endpoint, in any interval of the length in. All these
-// requests have the same name, address and attributes.
+// Client returns the bound on the requests of one client for one endpoint. The parameter in is the length of the interval.
+// All these requests have the same name, address and attributes.
 func (p *Prover) Client(endpoint string, in time.Duration) (Bound, error) {
 	return p.bound(endpoint, in, true, false)
 }
 
-// All returns the bound on the requests of all clients together for one endpoint, in any interval of the length in. There
-// may be any number of clients.
+// All returns the bound on the requests of all clients together for one endpoint. The parameter in is the length of the
+// interval. There may be any number of clients.
 func (p *Prover) All(endpoint string, in time.Duration) (Bound, error) {
 	return p.bound(endpoint, in, false, false)
 }

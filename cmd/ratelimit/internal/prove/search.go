@@ -18,7 +18,8 @@ var base = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 
 // search looks for a schedule that reaches b.Most in one process. It tries intervals that begin with a window of a rule, or
 // just before a window ends. In each interval, it sends requests to a limiter, each at the first instant at which the
-// request is granted. If a schedule reaches b.Most, search stores the schedule in b, and an Upper bound becomes Reached.
+// request is granted. If a schedule reaches b.Most, search stores the schedule in b, and changes b.How from Upper to
+// Reached.
 func (p *Prover) search(endpoint string, b *Bound, client bool) error {
 	rules, err := p.Rules(endpoint)
 	if err != nil || b.Most > maxSearched {
