@@ -15,9 +15,9 @@ import (
 // A Clock may also have the method After(time.Duration) <-chan time.Time, as [FakeClock] and the clocks of
 // github.com/benbjohnson/clock have. Only then do the Wait methods wait by this Clock, and not in real time.
 type Clock interface {
-	// Now returns the time. If it steps back, the time of each key stands still until the clock has caught up, and [Result.RetryAfter]
-	// includes that wait. When the limiter is made, a clock that is not set yet may return a time outside the years 1678 to 2262. As
-	// soon as such a clock returns a time inside these years, the limiter forgets what all keys have used.
+	// Now returns the time. If the clock steps back, the time of each key stands still until the clock catches up, and
+	// [Result.RetryAfter] includes that wait. When the limiter is made, a clock that is not set yet may return a time outside the years
+	// 1678 to 2262. As soon as such a clock returns a time inside these years, the limiter forgets what all keys have used.
 	Now() time.Time
 }
 

@@ -280,8 +280,8 @@ func (d *decision) decided() bool {
 	return d.order.Mode.Charges() && !d.Late && (d.Passes || d.order.Mode == engine.ModeTake)
 }
 
-// count adds d to the totals of its rules. Keys in this process usually count a decision themselves, while they are
-// locked; count skips their rules unless d.uncounted is set.
+// count adds d to the totals of its rules. Keys in this process usually count a decision themselves, while they are locked, so count
+// skips the rules of these keys unless d.uncounted is set.
 func (d *decision) count() {
 	if !d.decided() {
 		return

@@ -46,9 +46,9 @@ type Override struct {
 	// Rules, those that have the same Rules. Overrides from a file stay: remove them from the file.
 	Effect string `json:"effect,omitempty"`
 
-	// Rate is the limit of each key, for EffectRate. It applies only to rules whose keys belong to one client (for
-	// a Client) or to one address (for an IP). For a rule that counts in windows, it must have the Per of that rule. If a change
-	// of a rule makes the Rate unfit for that rule, the Override has no effect on this rule.
+	// Rate is the limit of each key, for EffectRate. It applies only to rules whose keys belong to one client (for a Client) or to one
+	// address (for an IP). For a rule that counts in windows, the Rate must have the Per of that rule. If a change of a rule makes the
+	// Rate unfit for that rule, the Override has no effect on this rule.
 	Rate Rate `json:"rate,omitzero"`
 
 	// Until is when the Override ends; the zero Time means that it lasts until it is lifted. A request that waits at

@@ -135,7 +135,7 @@ func (r Rate) MarshalText() ([]byte, error) {
 	return []byte(r.String()), nil
 }
 
-// UnmarshalText sets r to the rate that [ParseRate] reads from text. If ParseRate fails, it returns its error and keeps r.
+// UnmarshalText sets r to the rate that [ParseRate] reads from text. If ParseRate fails, UnmarshalText returns the error and keeps r.
 func (r *Rate) UnmarshalText(text []byte) error {
 	parsed, err := ParseRate(string(text))
 	if err != nil {

@@ -21,8 +21,8 @@ func (f *logFlags) doubts(count *logCount) (texts []string) {
 	return texts
 }
 
-// doubtsAbout returns a warning for each of the given doubts about the rules of a limiter. If the command has two files of
-// rules, file is the one of this limiter, and each warning begins with its name. Otherwise file is empty.
+// doubtsAbout returns a warning for each of the given doubts about the rules of a limiter. If the command has two files of rules, the
+// parameter file is the name of this limiter's file, and each warning begins with this name. Otherwise file is empty.
 func (f *logFlags) doubtsAbout(file string, doubts []replay.Doubt) (texts []string) {
 	prefix := ""
 	if file != "" {

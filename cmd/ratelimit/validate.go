@@ -131,7 +131,7 @@ func ignoredCodes(text string) (map[string]bool, error) {
 	return ignored, nil
 }
 
-// filesIn returns the given files. In place of a directory, it returns the files in it whose names end in .json.
+// filesIn returns the given files. It replaces a directory by those files in the directory whose names end in .json.
 func filesIn(paths []string) (files []string, unread []error) {
 	for _, path := range paths {
 		if info, err := os.Stat(path); path == "-" || err != nil || !info.IsDir() {
