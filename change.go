@@ -67,9 +67,9 @@ func (l *RateLimiter) RemoveRule(name string) error {
 	})
 }
 
-// SetDefaultRule makes r the default rule, which applies to the endpoints that no other rule matches. If the old
-// default rule has the same name, its keys keep what they have used, see [RateLimiter.Replace]. If r is invalid,
-// SetDefaultRule changes nothing and returns an error that matches [ErrInvalidConfig].
+// SetDefaultRule makes r the default rule, which applies to the endpoints that no other rule matches. If the old default
+// rule has the same name, the keys keep what they have used, see [RateLimiter.Replace]. If r is invalid, SetDefaultRule
+// changes nothing and returns an error that matches [ErrInvalidConfig].
 func (l *RateLimiter) SetDefaultRule(r Rule) error {
 	return l.edit(func(c *change) error { return c.put(c.set.Default(), given("defaultRule", r, true)) })
 }
@@ -304,9 +304,9 @@ func (c *change) replace(all []*givenRule) error {
 	return errors.Join(problems...)
 }
 
-// addOthers checks the current rules that may be in conflict with r, a new rule with a Limiter. old is the rule that r replaces,
-// and named is the rule that has the name of r now; both may be nil. If r is the first rule with a Limiter, a store must from now
-// on be able to give back what all other rules charge, so addOthers also checks the rates of these rules.
+// addOthers checks the current rules that may be in conflict with r, a new rule with a Limiter. old is the rule that r
+// replaces, and named is the rule that has the name of r now; both may be nil. Once a rule has a Limiter, a store must be able
+// to give back what other rules charge. So if r is the first rule with a Limiter, addOthers also checks all other rates.
 func (c *change) addOthers(check *ruleCheck, r *givenRule, old, named *activeRule) {
 	firstCustom, place := c.set.custom == 0 && c.l.remote != nil, r.place(r.isDefault)
 	for _, other := range c.set.List {

@@ -8,9 +8,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
-// combine writes the answer to a request to res: the Result of the binding rule (see RateLimiter.Check), but Remaining
-// is the smallest of all rules with the same Unit, and Delay is the largest of all rules. The slice parts has the answers
-// of the rules to req. combine returns the index of the binding rule, or -1 if no rule enforces.
+// combine writes the answer to a request to res. It is the Result of the binding rule (see RateLimiter.Check), except that
+// Remaining is the smallest of all rules with the same Unit, and Delay the largest of all rules. The slice parts has the
+// answers of the rules to req. combine returns the index of the binding rule, or -1 if no rule enforces.
 func combine(rules []*activeRule, parts []engine.Part, passes bool, req *Request, res *Result) (binding int) {
 	binding, left, delay, advised := -1, uint64(math.MaxUint64), time.Duration(0), false
 	unit, several := "", len(req.Costs) > 0

@@ -88,8 +88,8 @@ type RuleExplanation struct {
 	// Result is what the rule would answer alone, as [RateLimiter.CheckAll] returns it.
 	Result Result
 
-	// MaxIn is the most units that the key can be granted at Rate in a closed interval of length Rate.Per, or as long as
-	// the current window of a calendar; -1 if that is not known. See [Algorithm.MaxIn].
+	// MaxIn is the most units that the key can be granted at Rate in a closed interval. The interval is as long as Rate.Per or,
+	// for a calendar, as the current window. MaxIn is -1 if that is not known. See [Algorithm.MaxIn].
 	MaxIn int
 
 	// Err is the error of the [Store] or the custom Limiter, or says why the rule cannot use Resolve's rate, or is nil.

@@ -115,9 +115,9 @@ func lacking(req *ratelimit.Request, key ratelimit.KeyType) string {
 	return ""
 }
 
-// refuse returns a usageError if a rule that applies to the request limits by something that the request does not have,
-// such as an address: the answer would be for a request with an empty address. If only an attribute is missing, refuse
-// prints a note instead, because a request may have no such attribute on purpose.
+// refuse returns a usageError if a rule that applies to the request limits by a part that the request does not have, such as an
+// address. The answer would be for a request with an empty address. If only an attribute is missing, refuse prints a note
+// instead, because a request may have no such attribute on purpose.
 func refuse(ctx context.Context, t *terminal, l *ratelimit.RateLimiter, req *ratelimit.Request) error {
 	e, err := l.Explain(ctx, *req)
 	if err != nil {

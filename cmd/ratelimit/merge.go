@@ -47,7 +47,7 @@ type stream struct {
 	numbered int
 
 	key   int64 // time of the request that comes next, or a lower bound of this time
-	index int   // of the log on the command line
+	index int   // index of the log on the command line
 }
 
 // The type lateEntries is a heap of requests. Each of them was read after a request that has a later time.

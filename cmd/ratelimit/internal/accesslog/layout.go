@@ -64,8 +64,8 @@ func (c *columns) index(name string) int {
 	return slices.IndexFunc(c.names, func(want column) bool { return want.name == name })
 }
 
-// require returns an error if the log, which has the columns have, lacks a column that is needed: one for the time, one for
-// the client, and the column of each condition in Options.Where.
+// require returns an error if a column that is needed is missing. The needed columns are one for the time, one for the client,
+// and one for each condition in Options.Where. The parameter have lists the columns of the log.
 func (c *columns) require(have []string) error {
 	for _, want := range []struct {
 		p    part

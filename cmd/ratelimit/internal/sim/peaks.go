@@ -8,7 +8,7 @@ import (
 // The type peaks is a heap of the sums of all keys of a rule. The key with the most units comes first. It implements
 // heap.Interface.
 //
-// Invariant: the units of a sum in the heap are at least those that the key has in the window that ends now.
+// Invariant: the units of a sum in the heap are at least the units that its key was granted in the window that ends now.
 type peaks struct {
 	sums     []*sum
 	begun    int           // how many parts of the simulation the method pass has recorded
