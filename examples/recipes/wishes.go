@@ -89,9 +89,9 @@ func (m *meter) Write(p []byte) (int, error) {
 // Unwrap lets an http.ResponseController use the other methods of the wrapped ResponseWriter.
 func (m *meter) Unwrap() http.ResponseWriter { return m.ResponseWriter }
 
-// byKilobyte limits the requests of each client, and the kilobytes that next writes to it, in one decision: a
-// denied request is charged neither. It reserves 100 kilobytes. If next writes more, the rest is charged even
-// past the limit, and the client has to wait longer before its next request.
+// byKilobyte limits the requests of each client, and the kilobytes that next writes to it, in one decision: what is
+// denied has charged neither. It reserves 100 kilobytes. If next writes more, the rest is charged even past the limit,
+// and the client has to wait longer before its next request.
 func byKilobyte(m *httplimit.Middleware, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		held, ok := m.Reserve(w, r, ratelimit.Request{Costs: []ratelimit.Cost{{Unit: "kilobytes", N: 100}}}, time.Hour)
