@@ -19,7 +19,7 @@ const maxBuffered = 1 << 16
 // An entry is a request in a log.
 type entry struct {
 	accesslog.Entry
-	number int // how many requests of its log come before it in the log
+	number int // how many requests come before this one in its log
 }
 
 func (e *entry) before(other *entry) bool {

@@ -40,7 +40,8 @@ func (r *Routes) Add(pattern string) (err error) {
 	return nil
 }
 
-// handle adds a pattern to a ServeMux, which panics if the pattern is wrong or conflicts with another.
+// handle adds a pattern to a ServeMux. If the pattern is wrong or conflicts with another one, the ServeMux panics, and
+// handle returns an error.
 func handle(mux *http.ServeMux, pattern string) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {

@@ -105,7 +105,7 @@ func (c *checker) tiers(r indexed) {
 	}
 }
 
-// unlimited adds a finding if an endpoint that no rule names has no limit. Rules in shadow mode do not count.
+// unlimited adds a finding if an endpoint that no rule names has no limit. Rules in shadow or advise mode do not count.
 func (c *checker) unlimited() {
 	names := c.asked["\x00"]
 	if len(c.rules) == 0 || slices.ContainsFunc(c.rules, func(r indexed) bool { return slices.Contains(names, r.Name) && r.Mode.Denies() }) {
