@@ -67,9 +67,9 @@ func (l *RateLimiter) RemoveRule(name string) error {
 	})
 }
 
-// SetDefaultRule makes r the default rule, which applies to the endpoints that no other rule matches. If the old
-// default rule has the same name, its keys keep what they have used, see [RateLimiter.Replace]. If r is invalid,
-// SetDefaultRule changes nothing and returns an error that matches [ErrInvalidConfig].
+// SetDefaultRule makes r the default rule, which applies to the endpoints that no other rule matches. If the old default
+// rule has the same name, the keys keep what they have used, see [RateLimiter.Replace]. If r is invalid, SetDefaultRule
+// changes nothing and returns an error that matches [ErrInvalidConfig].
 func (l *RateLimiter) SetDefaultRule(r Rule) error {
 	return l.edit(func(c *change) error { return c.put(c.set.Default(), given("defaultRule", r, true)) })
 }
@@ -202,7 +202,7 @@ type change struct {
 // maxTries is how often edit plans a change before it gives up. Many tries are needed only if a custom SetRate changes rules.
 const maxTries = 100
 
-// edit makes one change of the rules, or returns an error. The function plan says what to change; it calls no user code.
+// edit makes one change of the rules, or returns an error. The function plan says what to change, and calls no user code.
 func (l *RateLimiter) edit(plan func(c *change) error) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
@@ -304,9 +304,9 @@ func (c *change) replace(all []*givenRule) error {
 	return errors.Join(problems...)
 }
 
-// addOthers tells check which current rules may be in conflict with the new rule r, which has a Limiter. old is the rule
-// that r replaces, and named is the rule that has the name of r now; both may be nil. If r is the first rule with a Limiter and
-// there is a store, addOthers also checks the rates of all other rules: the store must be able to give units back if r denies.
+// addOthers checks the current rules that may be in conflict with r, a new rule with a Limiter. old is the rule that r
+// replaces, and named is the rule that has the name of r now; both may be nil. Once a rule has a Limiter, a store must be able
+// to give back what other rules charge. So if r is the first rule with a Limiter, addOthers also checks all other rates.
 func (c *change) addOthers(check *ruleCheck, r *givenRule, old, named *activeRule) {
 	firstCustom, place := c.set.custom == 0 && c.l.remote != nil, r.place(r.isDefault)
 	for _, other := range c.set.List {

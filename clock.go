@@ -15,9 +15,9 @@ import (
 // A Clock may also have the method After(time.Duration) <-chan time.Time, as [FakeClock] and the clocks of
 // github.com/benbjohnson/clock have. Only then do the Wait methods wait by this Clock, and not in real time.
 type Clock interface {
-	// Now returns the time. If it steps back, the time of each key stands still until the clock has caught up, and [Result.RetryAfter]
-	// includes that wait. When the limiter is made, a clock that is not set yet may return a time outside the years 1678 to 2262. As
-	// soon as such a clock returns a time inside these years, the limiter forgets what all keys have used.
+	// Now returns the time. If the clock steps back, the time of each key stands still until the clock catches up, and
+	// [Result.RetryAfter] includes that wait. When the limiter is made, a clock that is not set yet may return a time outside the years
+	// 1678 to 2262. As soon as such a clock returns a time inside these years, the limiter forgets what all keys have used.
 	Now() time.Time
 }
 
@@ -46,8 +46,8 @@ func (c *FakeClock) Set(t time.Time) { c.clock.Set(t) }
 // zero or negative, the channel receives the time at once.
 func (c *FakeClock) After(d time.Duration) <-chan time.Time { return c.clock.After(d) }
 
-// BlockUntil waits until at least n callers wait for the clock to move. It first serves the callers whose time has come since a move.
-// A caller waits while a call of Wait or [RateLimiter.ReserveWait] stands in line or lasts for a Delay, but not while it calls a
+// BlockUntil waits until at least n callers wait for the clock to move. It first serves the callers whose time the clock has
+// reached. A caller of Wait or [RateLimiter.ReserveWait] counts while it waits in line or for a Delay, but not while it calls a
 // [Store] or a custom [Limiter]. A channel of After counts as a caller until it receives the time.
 func (c *FakeClock) BlockUntil(n int) { c.clock.BlockUntil(n) }
 

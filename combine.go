@@ -8,9 +8,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
-// combine writes the answer to a request to res: the Result of the binding rule (see RateLimiter.Check), but Remaining
-// is the smallest of all rules with the same Unit, and Delay is the largest of all rules. The slice parts has the answers
-// of the rules to req. combine returns the index of the binding rule, or -1 if no rule enforces.
+// combine writes the answer to a request to res. It is the Result of the binding rule (see RateLimiter.Check), except that
+// Remaining is the smallest of all rules with the same Unit, and Delay the largest of all rules. The slice parts has the
+// answers of the rules to req. combine returns the index of the binding rule, or -1 if no rule enforces.
 func combine(rules []*activeRule, parts []engine.Part, passes bool, req *Request, res *Result) (binding int) {
 	binding, left, delay, advised := -1, uint64(math.MaxUint64), time.Duration(0), false
 	unit, several := "", len(req.Costs) > 0
@@ -47,8 +47,8 @@ func combine(rules []*activeRule, parts []engine.Part, passes bool, req *Request
 	return binding
 }
 
-// shownUnit returns the Unit that the Result of a granted request is about: "" if one of the rules that enforce counts
-// requests, and otherwise the first Unit in all that such a rule counts.
+// shownUnit returns the Unit in which the Result of a granted request counts: "" if one of the rules that enforce counts
+// requests, and otherwise the first Unit in all that one of these rules counts.
 func shownUnit(rules []*activeRule, parts []engine.Part, all []Cost) (unit string) {
 	best := len(all)
 	for i, r := range rules[:len(parts)] {

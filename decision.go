@@ -27,7 +27,7 @@ type decision struct {
 	watch   engine.Stopwatch // started if there is an observer
 
 	rules         []*activeRule    // sorted by inLockOrder: a rule with a custom limiter comes last
-	named         []*activeRule    // memory for the list in the field rules; unused while that list is one that many requests share
+	named         []*activeRule    // memory for the field rules if d needs its own list; usually many requests share one list
 	exempt        []*activeRule    // rules that apply, but do not limit the request; the field rules does not list them
 	ruled         override.Ruling  // what overrides say about the request
 	unasked       []*activeRule    // rules that do not count the request: the request lacks their Unit, or they count only reservations
@@ -280,8 +280,8 @@ func (d *decision) decided() bool {
 	return d.order.Mode.Charges() && !d.Late && (d.Passes || d.order.Mode == engine.ModeTake)
 }
 
-// count adds d to the totals of its rules. Keys in this process usually count a decision themselves, while they are
-// locked; count skips their rules unless d.uncounted is set.
+// count adds d to the totals of its rules. Keys in this process usually count a decision themselves, while they are locked, so count
+// skips the rules of these keys unless d.uncounted is set.
 func (d *decision) count() {
 	if !d.decided() {
 		return

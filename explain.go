@@ -68,12 +68,14 @@ type RuleExplanation struct {
 	Unit string // [Rule.Unit]
 	Cost int    // how many of these units the request takes; 0 if it has no Costs, because each rule then takes [Request.Cost]
 
-	// AnsweredBy says what has answered for the rule. For a key in this process, it is "unseen" if no state is kept
-	// for the key, "own" if the key has state of its own, or "shared" if the key shares a budget because the limiter is
-	// full, see [WithMaxKeys]. In all other cases, it is "store"; "policy" for a [FailurePolicy]; "limiter" for a
-	// custom Limiter; "unlimited" if the rule does not limit the request; "replay" if [Explanation.Recorded] is true;
-	// "unasked" if the rule was not asked because other callers wait; "uncounted" if the request does not have the
-	// rule's Unit; or "unheld" for a rule with [AlgorithmInFlight], because Check decides without such rules.
+	// AnsweredBy says what has answered for the rule:
+	//   - "own", "unseen" or "shared" for a key in this process: the key has state of its own, or no state, or it shares a budget
+	//     with other keys because the limiter is full, see [WithMaxKeys];
+	//   - "store", "policy" for a [FailurePolicy], or "limiter" for a custom Limiter;
+	//   - "unlimited" if the rule does not limit the request, and "replay" if [Explanation.Recorded] is true;
+	//   - "unasked" if the rule was not asked, because other callers wait;
+	//   - "uncounted" if the request does not have the rule's Unit;
+	//   - "unheld" for a rule with [AlgorithmInFlight], because Check decides without such rules.
 	AnsweredBy AnsweredBy
 
 	// Override is the exemption or the rate that decides for this rule, or nil. If it has no effect, because its Rate does not
@@ -86,8 +88,8 @@ type RuleExplanation struct {
 	// Result is what the rule would answer alone, as [RateLimiter.CheckAll] returns it.
 	Result Result
 
-	// MaxIn is the most units that the key can be granted at Rate in a closed interval of length Rate.Per, or as long as
-	// the current window of a calendar; -1 if that is not known. See [Algorithm.MaxIn].
+	// MaxIn is the most units that the key can be granted at Rate in a closed interval. The interval is as long as Rate.Per or,
+	// for a calendar, as the current window. MaxIn is -1 if that is not known. See [Algorithm.MaxIn].
 	MaxIn int
 
 	// Err is the error of the [Store] or the custom Limiter, or says why the rule cannot use Resolve's rate, or is nil.

@@ -122,7 +122,7 @@ func (c *fixedWindowConfig) StepYoung(
 	return v, 0
 }
 
-// count adds n units to the used units of the window that contains the instant now.
+// count adds n to the number of used units, for the window that contains the instant now, and stores the sum in s.
 func (c *fixedWindowConfig) count(s *fixedWindowState, now instant, used, n int64) {
 	if s.used = used + n; used == 0 || !c.FromFirst() {
 		s.last = now

@@ -38,8 +38,8 @@ const (
 // A Decision is what an [Observer] sees of one decision. Peek, and Take with n 0, make no Decision. A call of Wait
 // makes one, however often it tries: a grant when it has its units, or a denial if it is refused.
 //
-// There is one Decision for each request; it names the rule that gave the Result, see [RateLimiter.Check]. There is
-// one more for each rule in [ModeShadow] or [ModeAdvise] that applies. If all rules that apply are in these modes, there is no other.
+// There is one Decision for each request; it names the rule that gave the Result, see [RateLimiter.Check]. There is one more for
+// each rule in [ModeShadow] or [ModeAdvise] that applies. If all rules are in these modes, there are only those Decisions.
 type Decision struct {
 	Rule      string    // name of the rule; empty if no rule applies
 	Algorithm Algorithm // [Rule.Algorithm] of the rule named Rule
@@ -53,8 +53,8 @@ type Decision struct {
 	// or [Rule.Rate]. It is the zero Rate if no rule applies, and for a rule with a custom [Limiter].
 	Rate Rate
 
-	// Key is a hash of the key that the request took from, with a random seed of this process: it is the same for all
-	// decisions by one rule on one key, and does not reveal the key. It is 0 if no rule applies.
+	// Key is a hash of the key that the request took from, with a random seed of this process. The hash is the same for
+	// all decisions by one rule on one key, and does not reveal the key. It is 0 if no rule applies.
 	Key uint64
 
 	Unit string // [Rule.Unit] of the rule named Rule
@@ -192,16 +192,16 @@ func observe(ctx context.Context, o Observer, d *Decision) {
 // in [ModeShadow] or [ModeAdvise] would have made. At level Warn, it writes the decisions in which the store or a
 // custom [Limiter] has failed, or [Rule.Resolve] has returned an invalid rate. It writes no other decisions.
 //
-// The parameter every is an interval by the machine's clock. In each interval, SlogObserver writes at most one denial
-// for each key of each rule, so the denials of one client do not hide those of another, and at most one failure of each
-// kind for each rule. If every is 0, it writes all of them. The attribute "skipped" counts the lines left out since the
-// last line. The observer tracks up to 4,096 combinations at a time; all further ones share one entry. The client,
-// endpoint and IP of a request are written only with [WithObservedRequests].
+// The parameter every is a length of time on the machine's clock. In each interval of this length, SlogObserver writes at most
+// one denial for each key of each rule, and at most one failure of each kind for each rule. So the denials of one client do not
+// hide those of another. If every is 0, it writes all lines. The attribute "skipped" says how many lines of the same kind were
+// left out before this one. Beyond 4,096 keys and kinds of failures, all further ones count as one. The client, endpoint and IP
+// of a request are written only with [WithObservedRequests].
 //
-// The interval does not affect the lines about an outage of the store. SlogObserver writes one line when the outage
-// begins, and one a minute with the number of decisions made without the store so far. It writes a last line with the
-// length of the outage when the store has answered for a second (a minute, if the previous outage ended less than a
-// minute before). SlogObserver panics if log is nil.
+// The interval does not affect the lines about an outage of the store. SlogObserver writes one line when the outage begins. Every
+// minute, it writes a line with the number of decisions that were made without the store so far. When the store has answered for
+// a second, it writes a last line with the length of the outage. The second becomes a minute if the previous outage ended less
+// than a minute before this one. SlogObserver panics if log is nil.
 func SlogObserver(log *slog.Logger, every time.Duration) Observer {
 	if log == nil {
 		panic("ratelimit: SlogObserver: the logger must not be nil; slog.Default() returns one")

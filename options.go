@@ -37,8 +37,8 @@ type settings struct {
 
 const defaultMaxKeys, defaultMaxWaiters = 1 << 20, 1 << 16
 
-// option returns its last parameter. But if wrong is true, it returns an Option that makes the constructor return an error,
-// which says that the field has this invalid value, and for what reason.
+// option returns its last parameter. But if wrong is true, it returns an Option that makes the constructor return an
+// error. The error says that the field has this invalid value, and gives the reason.
 func option(wrong bool, field string, value any, reason string, set Option) Option {
 	if !wrong {
 		return set

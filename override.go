@@ -46,9 +46,9 @@ type Override struct {
 	// Rules, those that have the same Rules. Overrides from a file stay: remove them from the file.
 	Effect string `json:"effect,omitempty"`
 
-	// Rate is the limit of each key, for EffectRate. It applies only to rules whose keys belong to one client (for
-	// a Client) or to one address (for an IP). For a rule that counts in windows, it must have the Per of that rule. If a change
-	// of a rule makes the Rate unfit for that rule, the Override has no effect on this rule.
+	// Rate is the limit of each key, for EffectRate. It applies only to rules whose keys belong to one client (for a Client) or to one
+	// address (for an IP). For a rule that counts in windows, the Rate must have the Per of that rule. If a change of a rule makes the
+	// Rate unfit for that rule, the Override has no effect on this rule.
 	Rate Rate `json:"rate,omitzero"`
 
 	// Until is when the Override ends; the zero Time means that it lasts until it is lifted. A request that waits at
@@ -106,9 +106,9 @@ func (l *RateLimiter) initOverrides() error {
 }
 
 // Override sets the Overrides in o; an Override with an empty Effect lifts others. If there is an error, nothing changes. A new
-// Override replaces the one with the same Client or IP, the same Effect and the same Rules in any order. Overrides stay when
-// the rules change. A caller of Wait whom a change concerns is decided on again, and keeps the place in the queue unless a block
-// now denies the request.
+// Override replaces the one with the same Client or IP, the same Effect and the same Rules in any order. Overrides stay when the
+// rules change. If a change concerns a caller of Wait, the limiter decides on its request again. The caller keeps its place in
+// the queue, unless a block now denies the request.
 //
 // Without [WithOverrides], only this process has these Overrides, at most 65,536. With that option, the [Store] has them, at
 // most 10,000, and this process obeys them at once. A block also denies a retry, by [Request.ID], of a granted request.

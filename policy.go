@@ -28,8 +28,8 @@ var (
 const closedFor = time.Second
 
 // FailLocal returns the policy that enforces a part of the limit in this process, without the [Store]. replicas is the
-// number of processes that share the limit; each grants its share: limit and burst divided by replicas, rounded down but
-// to at least 1, and the refill of a bucket divided exactly. An option or a rule with fewer than 1 replica is invalid.
+// number of processes that share the limit. Each grants its share: limit and burst divided by replicas, rounded down, but
+// at least 1. The refill of a bucket is divided exactly. An option or a rule with fewer than 1 replica is invalid.
 //
 // A key starts with its share of the units that were left in the store's last answer for the key, or with a full share
 // if there was no answer. What the policy has granted counts until the share has refilled it, even if the store answers in

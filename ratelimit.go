@@ -305,7 +305,7 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 	return errors.Join(problems...)
 }
 
-// The methods below are the fast path. It decides only by a plain group of rules, which call no code of the user. For
+// The methods below are the fast path, which decides only by a plain group of rules: these rules call no code of the user. For
 // all other rules, and while callers wait for the key, the general path decides: the method run.
 
 // plainGroup returns the group of rules for req, or nil if the fast path, takePlain, cannot decide by these rules.

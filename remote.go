@@ -72,7 +72,7 @@ func (c *storeCaller) newRemoteRule(r *activeRule, policy FailurePolicy) (remote
 	}
 	switch {
 	case !policy.local():
-	case r.holds(): // not NewFallback: it takes over the store's counts, which include what runs in other processes
+	case r.holds(): // not NewFallback, which would also count what runs in other processes
 		remote.local, err = inFlight.keys(c.time, r.rates().Share(policy.is.Replicas), c.settings.maxKeys)
 	default:
 		remote.local, err = engine.NewFallback(c.time, r.rates().Share(policy.is.Replicas), c.settings.maxKeys, algorithms[r.Algorithm].keys)
@@ -99,16 +99,16 @@ func (c *storeCaller) activate(a, old *activeRule) (commit func(now instant), er
 	return nil, nil
 }
 
-// partOf returns the part of the store that holds the state of the rule r for req, as a number with only that part's bit set.
+// partOf returns which part of the store, such as a node, holds the state of the rule r for req: a number with only its bit set.
 func (c *storeCaller) partOf(r *activeRule, req *Request, rate Rate) uint64 {
 	if !c.HasParts() {
-		return 1 // what PartsOf would return, but the text of the key need not be made
+		return 1 // PartsOf would also return 1, but it needs the text of the key
 	}
 	return c.PartsOf(r.ask(req, rate))
 }
 
-// recordPart returns which part of the store records the grant of a request with an ID: a number with only that
-// part's bit set. It returns 0 if d is not recorded, or if the part is not known.
+// recordPart returns which part of the store, such as a node, records the grant of a request with an ID: a number with only its
+// bit set. It returns 0 if d is not recorded, or if the part is not known.
 func (c *storeCaller) recordPart(d *decision) uint64 {
 	client := d.request.Client
 	if d.request.ID == "" || !d.order.Mode.Takes() || client == "" || len(d.rules) == 0 {

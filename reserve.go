@@ -42,7 +42,7 @@ type breakdown struct {
 	costs   []Cost   // what the request costs in each of its units; nil if it has no Costs
 	each    []Result // the Result of each rule in ModeEnforce
 	charges []charge
-	asks    []Ask // one for each of the charges, for Settle of the store, with N still 0; nil if the store has no charge
+	asks    []Ask // for each charge, the ask that settles it in the store, with N still 0; nil if no charge is there
 
 	ctx    context.Context // the context of Reserve, without its cancellation
 	failed bool            // whether a call of SettleCosts has failed, and may be repeated
@@ -100,10 +100,10 @@ func (l *RateLimiter) Reserve(ctx context.Context, req Request, term time.Durati
 // ReserveWait waits until every rule for req has its units left, as [RateLimiter.Wait] does, and then takes them as
 // [RateLimiter.Reserve] does. Callers are served in their order. A [Reservation] that ends wakes the next caller.
 //
-// If a rule with [AlgorithmInFlight] makes the request wait, nobody knows for how long: such a wait is never refused
-// because of the deadline of ctx, but ends when ctx does. If the request is refused, the Reservation has the denial as
-// its Result, and the error is that of Wait; with any other error, the Reservation is nil. If ctx ends during the Delay
-// of a leaky bucket, all units are given back.
+// If the request waits because of a rule with [AlgorithmInFlight], the length of the wait cannot be known. ReserveWait then does
+// not refuse the request because of the deadline of ctx, but waits until ctx ends. If ctx ends during the Delay of a leaky
+// bucket, all units are given back. If the request is refused, the Reservation is not nil: its Result is the denial, and the
+// error is the error that Wait would return. With any other error, the Reservation is nil.
 func (l *RateLimiter) ReserveWait(ctx context.Context, req Request, term time.Duration) (*Reservation, error) {
 	if err := l.reserves(term); err != nil {
 		return nil, err

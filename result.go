@@ -13,9 +13,8 @@ import (
 // ever grant at once, or it would have to wait for longer than a [time.Duration] can hold, which is 292 years.
 const Never time.Duration = math.MaxInt64
 
-// A Limiter grants or denies units to keys, such as clients. Each key has a budget of its own. [TokenBucket],
-// [FixedWindow], [SlidingWindowLog], [SlidingWindowCounter] and [LeakyBucket] are Limiters. Package ratelimittest can check
-// yours.
+// A Limiter grants or denies units to keys, such as clients. Each key has a budget of its own. [TokenBucket], [FixedWindow],
+// [SlidingWindowLog], [SlidingWindowCounter] and [LeakyBucket] are Limiters. Package ratelimittest can check yours.
 //
 // A key may have any bytes, and may be empty. A Limiter is safe for concurrent use by multiple goroutines.
 type Limiter interface {
@@ -35,7 +34,7 @@ type Limiter interface {
 // For every Result but the zero one, Allowed is true if and only if RetryAfter is zero. The zero Result, which denies,
 // is returned with an error that prevented a decision.
 type Result struct {
-	// The three bools stand together: the size is then a multiple of 16 bytes, and copies of a Result take less time.
+	// Keep the three bools together: the size of a Result is then a multiple of 16 bytes, which makes copies faster.
 
 	// Allowed reports whether the request is granted. If so, the units have been taken; if not, nothing has changed.
 	Allowed bool

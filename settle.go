@@ -35,8 +35,8 @@ func (r *Reservation) Settle(actual int) error {
 	return r.settle([]Cost{{unit, actual}}, false, true)
 }
 
-// SettleCosts replaces the reserved units by those that were used, as Settle does, for each unit that is passed to it. What was
-// reserved of other units stays charged, and what is in flight goes on. It acts only once, on all units together.
+// SettleCosts replaces the reserved units by those that were used, as Settle does, for each unit that is passed to it. The reserved
+// numbers of other units stay charged, and what is in flight goes on. SettleCosts acts only once, on all units together.
 //
 // If a unit is passed twice, if the request does not have a passed unit, or if Settle would refuse a number, the error
 // matches [ErrInvalidCount], and the reservation stays open. The other errors are those of Settle.

@@ -14,8 +14,8 @@ import (
 //
 // Bound: a key is granted at most Requests units in any half-open interval of length Per. No request within that bound is denied.
 //
-// Memory: 72 bytes per key, up to 58 bytes more for the table that holds the keys, and a ring buffer that doubles when full.
-// It has 16 bytes for each instant in the last Per at which units were granted. To bound this, Requests is at most 65,536.
+// Memory: 72 bytes per key, up to 58 bytes more for the table that holds the keys, and a ring buffer that doubles when full. The
+// buffer has 16 bytes for each instant in the last Per at which units were granted. To bound it, Requests is at most 65,536.
 //
 // It has no windows with a fixed beginning: each unit stops counting exactly Per after it was granted.
 //

@@ -85,8 +85,8 @@ type Ask struct {
 	// state, for as long as they can change an answer: at least until the block ends. Reset forgets them.
 	Penalty Penalty
 
-	// NoStrike is true if a denial of this ask is no strike, because the request waits and will be sent again. These denials
-	// are no strikes either: of an ask with Look, Shadow or an N of 0, and of an ask that would be granted if it were alone.
+	// NoStrike is true if a denial of this ask is no strike, because the request waits and will be sent again. A denial is no strike
+	// either if the ask has Look, Shadow or an N of 0, or if the ask would be granted alone.
 	NoStrike bool
 
 	// Charged is set only for Settle: the N of the Ask that made the charge. In Settle, N is how many units were used.
@@ -157,8 +157,8 @@ type StorePartitioner interface {
 
 // A StoreDenier is a [Store] that sometimes knows, without a call of the server, that an ask would be denied.
 type StoreDenier interface {
-	// Denied returns the denial of the ask and true, or false if it knows of no denial. It changes nothing. A limiter
-	// without an [Observer] calls it before Take for a request to which a single rule without tiers applies.
+	// Denied returns the denial of the ask and true, or false if the Store knows of no denial. Denied changes nothing. A
+	// limiter without an [Observer] calls Denied before Take for a request to which a single rule without tiers applies.
 	Denied(a Ask) (res Result, denied bool)
 }
 

@@ -125,7 +125,7 @@ type ruleWait struct {
 	set           *ruleSet
 	overrides     override.At
 	version       uint64          // the number that Lines.Version returned just before the field named set was loaded
-	resolvedRates map[string]Rate // rates that Rule.Resolve returned, by the rule's name; nil until it is called
+	resolvedRates map[string]Rate // rates that Rule.Resolve returned, by the rule's name; nil until Resolve is called
 	exempt        bool            // whether a rule applies, but does not limit the request
 	reserves      *Reservation    // what ReserveWait returns once the units are taken; nil for Wait
 	term          time.Duration   // for how long the units of that reservation can be given back
@@ -176,7 +176,7 @@ func (w *ruleWait) drop() {
 	}
 }
 
-// wait waits until the rules in w.set grant or refuse the request. If they no longer apply, the error is ErrChanged.
+// wait waits until the rules in w.set grant or refuse the request. If these rules no longer apply, the error is ErrChanged.
 func (w *ruleWait) wait() (Result, error) {
 	l := w.limiter
 	d, err := w.prepared()

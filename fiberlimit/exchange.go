@@ -12,16 +12,16 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// An exchange is a request to Fiber and its response, as net/http would describe them to the Adapter. All Middlewares
-// that limit the same request share one. It is an [http.ResponseWriter].
+// An exchange shows a request to Fiber and its response to the Adapter, in the form that they have in net/http. All
+// Middlewares that limit the same request share one exchange. It is an [http.ResponseWriter].
 type exchange struct {
 	c      fiber.Ctx
-	values *fasthttp.RequestCtx // that of c, whose user values have the exchange
+	values *fasthttp.RequestCtx // the context of c; the exchange is one of its user values
 	own    http.Request         // has only what the Adapter reads: the method, some header fields, and the remote address
 	fields http.Header          // the header fields of the response that Middlewares have set
 
-	last netip.AddrPort // the last address of a TCP connection, also of an earlier request; zero if there was none
-	text string         // last as a text, which most requests of a connection can use again
+	last netip.AddrPort // the latest address of a TCP client, kept for later requests; zero before the first
+	text string         // last as a text, for the next request from the same address
 }
 
 // exchangeKey is the key of the exchange among the user values of a request.
@@ -31,13 +31,14 @@ var exchanges = sync.Pool{New: func() any {
 	return &exchange{own: http.Request{Header: http.Header{}, ProtoMajor: 1, ProtoMinor: 1}, fields: http.Header{}}
 }}
 
-// find returns the exchange of the request of c, or nil.
+// find returns the exchange of the request of c, or nil if the request has none yet.
 func find(c fiber.Ctx) *exchange {
 	x, _ := c.RequestCtx().UserValue(exchangeKey{}).(*exchange)
 	return x
 }
 
-// enter returns the exchange of the request of c. begun is true if there was none: the caller must then call leave.
+// enter returns the exchange of the request of c. If the request has none yet, enter makes one and returns true as begun.
+// The caller must then call leave after the request.
 func enter(c fiber.Ctx) (x *exchange, begun bool) {
 	if x = find(c); x != nil {
 		return x, false
@@ -81,7 +82,7 @@ func (x *exchange) request(m *Middleware) *http.Request {
 	return r
 }
 
-// copyFields copies the header fields that the Adapter reads from the request of c to h.
+// copyFields copies header fields of the request of c to h. It copies only those fields that the Adapter reads.
 func (m *Middleware) copyFields(h http.Header, c fiber.Ctx) {
 	anyCase := m.router(c.App()).anyCase
 	for key, value := range c.Request().Header.All() {
@@ -117,9 +118,9 @@ func (x *exchange) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// send sets the header fields in Fiber's response. It replaces those that an earlier call has set. Several lines of a
-// field, such as those of two Middlewares, become one line, which means the same: Fiber cannot replace several lines
-// without changing the order of others.
+// send sets the header fields in Fiber's response, in place of the values that an earlier call has set. If a field has
+// several values, for example from two Middlewares, send joins them to one line with the same meaning. It does not write
+// several lines, because Fiber cannot replace several lines without changing the order of other fields.
 func (x *exchange) send() {
 	h := &x.c.Response().Header
 	for name, values := range x.fields {

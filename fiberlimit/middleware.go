@@ -92,8 +92,9 @@ func (m *Middleware) Handler(c fiber.Ctx) error {
 	return err
 }
 
-// next calls the next handlers of Fiber. If settle is not nil, next also lets the ErrorHandler of Fiber answer for an
-// error, because Fiber would do so only after all handlers have returned, and then calls settle with the status.
+// next calls the next handlers of Fiber. If settle is not nil, next also calls settle with the status of the response. If a
+// handler returns an error, next first lets the ErrorHandler of Fiber answer, because Fiber would do so only after all handlers
+// have returned.
 func next(c fiber.Ctx, r *http.Request, settle func(status int)) error {
 	if x := find(c); x != nil {
 		x.send()
@@ -163,7 +164,8 @@ func routes(app *fiber.App) (paths []string) {
 	return paths
 }
 
-// Info returns what a Middleware with Config.Info has decided on the request of c. ok is false if there is none.
+// Info returns what a Middleware with Config.Info has decided on the request of c. ok is false if there is no such
+// decision.
 func Info(c fiber.Ctx) (info *httplimit.Info, ok bool) { return httplimit.FromContext(c.Context()) }
 
 // Pattern returns a function for Config.Endpoint that returns the method and the path of the route of the app, such as

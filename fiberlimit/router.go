@@ -7,8 +7,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A router finds the route of a request before Fiber has found it: a handler that an app has by Use runs before. It has
-// an app of its own with the routes of the app, whose handlers only note which route they have.
+// A router finds the route of a request before Fiber does: a handler that was added to an app by Use runs before Fiber
+// finds the route. The router has a second app with the same routes. In that app, each handler only stores the path of its
+// route.
 type router struct {
 	handlers uint32 // how many handlers the app had when the router was made
 	anyCase  bool   // whether the app keeps the names of header fields as clients have written them
@@ -56,7 +57,7 @@ func (r *router) find(method string, path []byte) string {
 	ctx := r.requests.Get().(*fasthttp.RequestCtx)
 	ctx.Request.Header.SetMethod(method)
 	ctx.Request.URI().SetPathBytes(path)
-	r.serve(ctx) // notes the route of every request, so that of an earlier one does not remain
+	r.serve(ctx) // stores "" if no route matches, so a route of an earlier request does not remain
 	route, _ := ctx.UserValue(routeKey{}).(string)
 	r.requests.Put(ctx)
 	return route
@@ -65,7 +66,7 @@ func (r *router) find(method string, path []byte) string {
 // route returns the path of the route of c, or an empty string if no route matches.
 func (m *Middleware) route(c fiber.Ctx) string {
 	if c.Matched() {
-		return c.Route().Path // the handler is that of a route
+		return c.Route().Path // the running handler belongs to a route
 	}
 	return m.router(c.App()).find(c.Method(), c.Request().URI().PathOriginal())
 }

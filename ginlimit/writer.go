@@ -8,8 +8,8 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// A countedWriter is the ResponseWriter that the next handlers get if Config.Count is set. gin only notes the status
-// that handlers set, and sends it with the first byte of the body, with a flush, or after all handlers. So a
+// A countedWriter is the ResponseWriter that the next handlers get if Config.Count is set. gin only notes the status that
+// handlers set. It sends the status with the first byte of the body, at a flush, or after all handlers. So a
 // countedWriter calls settle just before gin sends the status.
 type countedWriter struct {
 	gin.ResponseWriter

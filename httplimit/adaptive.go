@@ -13,10 +13,10 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// An Adaptive lowers the rate at which a [Transport] sends requests to a server while the server denies some of them,
-// and raises it again: the rate falls by half, and rises in steps of a hundredth of Max. It finds a rate that the server
-// accepts without knowing the server's limit. Each target has a rate of its own, which begins at Max. A target is the
-// origin of a server or, with [Transport.Scope], one scope of an origin.
+// An Adaptive lowers the rate at which a [Transport] sends requests to a server while the server denies some of them, and
+// raises the rate afterwards. The rate falls by half, and rises in steps of a hundredth of Max. So the Transport finds a
+// rate that the server accepts, without knowing the server's limit. Each target has a rate of its own, which begins at
+// Max. A target is the origin of a server or, with [Transport.Scope], one scope of an origin.
 //
 // A response with the status 429 or 503 is a denial. The rate falls at most once for all requests that were sent before
 // it fell. A response with a status below 500, other than 429, raises the rate, but at most once in a hundredth of Recover.

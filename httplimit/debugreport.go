@@ -12,7 +12,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A debugReport has all that the page of Debug shows about a limiter. As JSON, it is the JSON form of the page.
+// A debugReport has all that the page of Debug shows about a limiter. Encoded as JSON, it answers requests for JSON.
 type debugReport struct {
 	Rules       []debugRule            `json:"rules"`      // in the order of the limiter, the default rule last
 	Denying     []debugDenials         `json:"mostDenied"` // the rules that have denied requests; the rule with most denials comes first

@@ -57,8 +57,8 @@ func (m *Middleware) takePlace(header uintptr, wait time.Duration) *place {
 	return nil
 }
 
-// leave frees the place, so that another response can take it. h is the header map of the response, which
-// must stay alive until then, so that no other map gets the same address.
+// leave frees the place, so that another response can take it. h is the header map of the response. The map must stay alive
+// until the place is free, so that no other map gets the same address.
 func (p *place) leave(h http.Header) {
 	p.header.Store(0)
 	runtime.KeepAlive(h)

@@ -49,10 +49,9 @@ import (
 // Limiter's queue, and ask the Limiter again after the hold. Otherwise the Limiter would grant many
 // requests during the hold, which would all be sent at its end.
 //
-// RoundTrip does not change a request, and sends it once. A response with the status 429 is not an
-// error. Each redirect is a separate request. At the end of a hold, the requests that have waited are
-// sent at random times, in the order in which they came: within a tenth of the length of the hold, but
-// at most within one second.
+// RoundTrip does not change a request, and sends it once. A response with the status 429 is not an error. Each redirect
+// is a separate request. After the end of a hold, the requests that have waited are sent in the order in which they came.
+// The times are random: within a tenth of the length of the hold, but at most within one second.
 type Transport struct {
 	// Base sends the requests. If it is nil, [http.DefaultTransport] does.
 	Base http.RoundTripper

@@ -13,7 +13,7 @@
 //   - rate_limiting.overridden_requests counts the requests that overrides have changed, and
 //     rate_limiting.overrides is the number of overrides that have not ended, both by the attribute
 //     rate_limiting.effect;
-//   - rate_limiting.rule.limit, rule.rate and rule.info say what each rule is;
+//   - rate_limiting.rule.limit, rule.rate and rule.info describe each rule;
 //   - rate_limiting.store.parts and store.opened show the circuit breakers of the store;
 //   - rate_limiting.config.reloads, config.last_reload_successful and config.last_reload_success_time need
 //     [Options.Watcher].

@@ -52,8 +52,8 @@ type instruments struct {
 	limiter  attribute.KeyValue
 	counters []metric.Int64ObservableCounter // the instrument of each counter, in the order of ratelimit.Counters()
 
-	// metrics has for each metric, in the order of table.Metrics, a function that reports a value. It is nil if the metric is
-	// about a watcher and there is none.
+	// metrics has for each metric, in the order of table.Metrics, a function that reports a value. The function is nil if
+	// the metric describes a watcher and Options.Watcher is nil.
 	metrics []func(to metric.Observer, value float64, attributes metric.MeasurementOption)
 }
 

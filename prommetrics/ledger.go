@@ -37,9 +37,9 @@ func help(name string) string {
 // counts contains the value of each counter, in the order of ratelimit.Counters().
 type counts []uint64
 
-// add adds to c what a rule has counted between two reads of its statistics: the read before, and the read
-// that is made now. If a value is lower now, the rule was replaced by a new rule with the same name,
-// whose counters began at zero. Then add adds the whole new value.
+// add adds to c what a rule has counted between two reads of its statistics. The parameter last has the values of the
+// previous read, and now those of the current read. If a value is lower in now than in last, a new rule with the same name
+// has replaced the rule, and its counters began at zero. In this case, add adds the whole value in now.
 func (c counts) add(now, last *ratelimit.RuleStats) {
 	for i, counter := range counters {
 		n, since := counter.Value(now), counter.Value(last)
@@ -76,8 +76,8 @@ type ledger struct {
 
 	mu sync.Mutex
 
-	// last has the statistics of each rule at the last read, by the name of the rule; guarded by mu. A name that is cut
-	// where it is exported is not cut here.
+	// last has the statistics of each rule at the last read, by the name of the rule; guarded by mu. The names here are
+	// whole, even if they are exported truncated.
 	last map[string]ratelimit.RuleStats
 
 	// totals has the counts by the names under which they are exported; guarded by mu. Each read makes

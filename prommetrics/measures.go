@@ -21,7 +21,7 @@ var sources = [...]ratelimit.Source{
 // This file is the same in prommetrics and otelmetrics, except for the name of the package.
 type measures func(metric int, value float64, labels ...string)
 
-// rule measures the series s, which belongs to one rule name or to the name "_other".
+// rule calls the function for each metric of the series s, which belongs to one rule name or to the name "_other".
 func (to measures) rule(s *series) {
 	to(table.Keys, float64(s.keys), s.name)
 	r := s.rule
@@ -43,7 +43,7 @@ func (to measures) rule(s *series) {
 	to(table.RuleInfo, 1, s.name, truncate(string(r.Key)), string(r.Mode), truncate(algorithm))
 }
 
-// limiter measures what belongs to no single rule of l.
+// limiter calls the function for the metrics of the limiter l that belong to no single rule.
 func (to measures) limiter(l *ratelimit.RateLimiter) {
 	store := l.StoreStats()
 	to(table.StoreParts, float64(store.Open), "open")
@@ -58,7 +58,7 @@ func (to measures) limiter(l *ratelimit.RateLimiter) {
 	to(table.Overrides, float64(s.Rates), ratelimit.EffectRate)
 }
 
-// watcher measures the status of the watcher w, unless it is nil.
+// watcher calls the function for the metrics of the watcher w. If w is nil, it does nothing.
 func (to measures) watcher(w *configfile.Watcher) {
 	if w == nil {
 		return

@@ -8,10 +8,10 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/replay"
 )
 
-// inDoubt is the share above which a warning says how many lines something is wrong with: one in a hundred.
+// inDoubt says when a command warns about a problem in a log: if more than one request in inDoubt has the problem.
 const inDoubt = 100
 
-// doubts returns what makes the answer of a command inDoubt, by the times in the logs.
+// doubts returns warnings about the times in the logs. It warns if too many requests are late.
 func (f *logFlags) doubts(count *logCount) (texts []string) {
 	if count.late*inDoubt > count.kept {
 		texts = append(texts, fmt.Sprintf("%s of %s requests (%s) are late by more than %s, by up to %s: decided at the latest time so far; "+
@@ -21,8 +21,8 @@ func (f *logFlags) doubts(count *logCount) (texts []string) {
 	return texts
 }
 
-// doubtsAbout returns what makes the answers of a limiter inDoubt, by its rules and the requests that it got. If there are
-// two files of rules, the parameter file is the name of the limiter's one.
+// doubtsAbout returns a warning for each of the given doubts about the rules of a limiter. If the command has two files of rules, the
+// parameter file is the name of this limiter's file, and each warning begins with this name. Otherwise file is empty.
 func (f *logFlags) doubtsAbout(file string, doubts []replay.Doubt) (texts []string) {
 	prefix := ""
 	if file != "" {
@@ -50,7 +50,7 @@ func (f *logFlags) doubtsAbout(file string, doubts []replay.Doubt) (texts []stri
 	return texts
 }
 
-// doubtsOf returns what makes the answers of replay doubtful. The second player is nil if there is only one file of rules.
+// doubtsOf returns all warnings for the output of replay. The second player is nil if there is only one file of rules.
 func (f *logFlags) doubtsOf(out *replayJSON, first, second *replay.Player) []string {
 	texts := f.doubts(&out.Log)
 	if second == nil {
@@ -79,7 +79,7 @@ func fieldName(part string) string {
 // quoteArg returns a text as an argument for a shell.
 func quoteArg(text string) string { return "'" + strings.ReplaceAll(plain(text), "'", `'\''`) + "'" }
 
-// warnOf prints warnings to the error output. It returns errFound if there is one and -strict is set.
+// warnOf prints warnings to the error output. It returns errFound if -strict is set and there is at least one warning.
 func (f *logFlags) warnOf(t *terminal, texts []string) error {
 	for _, text := range texts {
 		t.warn("warning: %s", text)

@@ -13,7 +13,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// exceptionFlags hold the flags of a command that say which overrides a limiter has, beside those of its file of rules.
+// exceptionFlags hold the flags that name a source of overrides, a server or a file. The limiter gets these overrides in
+// addition to those in its file of rules.
 type exceptionFlags struct {
 	server *serverFlags
 	path   *string
@@ -26,8 +27,8 @@ func newExceptionFlags(fs *flag.FlagSet) *exceptionFlags {
 	}
 }
 
-// apply gives the limiter l the overrides of the server or the file that the flags name. It prints a note about an override
-// that cannot have an effect on the rules of l.
+// apply gives the limiter l the overrides from the server or the file that the flags name. For each override that cannot
+// have an effect on the rules of l, it prints a note.
 func (f *exceptionFlags) apply(ctx context.Context, t *terminal, l *ratelimit.RateLimiter) error {
 	var all []ratelimit.Override
 	var err error
@@ -62,7 +63,7 @@ func (f *exceptionFlags) apply(ctx context.Context, t *terminal, l *ratelimit.Ra
 	return nil
 }
 
-// overrides returns the overrides that the server has of the limiter that the flag -name names.
+// overrides returns the overrides that the server stores for the limiter with the name in the flag -name.
 func (f *serverFlags) overrides(ctx context.Context, t *terminal) ([]ratelimit.Override, error) {
 	s, err := f.connect(ctx, nil)
 	if err != nil {

@@ -70,9 +70,9 @@ func requestFlags(fs *flag.FlagSet) *ratelimit.Request {
 	return r
 }
 
-// meant fills in what the flags of a request mean beside what they say. The address gets the spelling that httplimit gives it,
-// with a prefix of ipv6 bits for an IPv6 address. A request without a client is that of the client that httplimit names by
-// the address, and such a client has this address.
+// meant completes a request that was read from flags. It writes the address as httplimit writes it: an IPv6 address becomes
+// a prefix of ipv6 bits. A request with an address and no client gets the client "ip:" and the address, which is the name
+// that httplimit gives such a client. A request with such a client and no address gets the address in the name.
 func meant(req *ratelimit.Request, ipv6 int) error {
 	req.Client = pasted(req.Client)
 	ip, isAddress := strings.CutPrefix(req.Client, "ip:")
@@ -115,9 +115,9 @@ func lacking(req *ratelimit.Request, key ratelimit.KeyType) string {
 	return ""
 }
 
-// refuse returns a usageError if a rule that applies to the request limits by something that the request does not have. The
-// answer would be about a client that nobody means. An attribute may be meant to be missing: for such a rule, refuse prints a
-// note.
+// refuse returns a usageError if a rule that applies to the request limits by a part that the request does not have, such as an
+// address. The answer would be for a request with an empty address. If only an attribute is missing, refuse prints a note
+// instead, because a request may have no such attribute on purpose.
 func refuse(ctx context.Context, t *terminal, l *ratelimit.RateLimiter, req *ratelimit.Request) error {
 	e, err := l.Explain(ctx, *req)
 	if err != nil {
@@ -197,8 +197,8 @@ func runExplain(ctx context.Context, t *terminal, fs *flag.FlagSet, args []strin
 	return cmp.Or(err, strict)
 }
 
-// endOfLog returns the time before which requests of logs count: that of the flag -at, or the end of time. Without logs and
-// without -at, it sets the clock to the current time.
+// endOfLog returns the time before which requests of logs count: the value of the flag -at or, without the flag, the
+// largest possible time. If there are neither logs nor the flag, it also sets the clock to the current time.
 func endOfLog(at string, logs bool, clock *replay.Clock) (timeFlag, error) {
 	end := timeFlag(math.MaxInt64)
 	switch {
@@ -212,7 +212,8 @@ func endOfLog(at string, logs bool, clock *replay.Clock) (timeFlag, error) {
 	return end, nil
 }
 
-// asksFor returns a usageError if the flags do not describe a request. Otherwise it fills in what they mean.
+// asksFor returns a usageError if the flags do not describe a request. Otherwise it completes the request with the function
+// meant.
 func (f *logFlags) asksFor(req *ratelimit.Request) error {
 	if _, err := f.options(); err != nil {
 		return err
@@ -226,8 +227,9 @@ func (f *logFlags) asksFor(req *ratelimit.Request) error {
 	return meant(req, f.ipv6)
 }
 
-// before lets the limiter of the given Run decide on the requests of logs that come before the time end. The result strict is
-// errFound if the answer about this client is doubtful and -strict is set.
+// before lets the limiter of the given Run decide on the requests of logs that come before the time end. The parameter
+// client is the client of the request to explain. The result strict is errFound if -strict is set and there is a warning
+// about the logs.
 func (f *logFlags) before(
 	ctx context.Context, t *terminal, paths []string, end int64, run *replay.Run, client string,
 ) (strict, err error) {

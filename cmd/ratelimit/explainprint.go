@@ -56,7 +56,8 @@ func sinceText(s *replay.Seen) string {
 	return fmt.Sprintf("%s denied, from %s to %s: each one since %s", number(s.Denied), first, last, since)
 }
 
-// printExplanationJSON prints the explanation as the library writes it, with the time, and what the log says about the client.
+// printExplanationJSON prints the explanation in the JSON form that the library gives it. It adds the time, and the
+// requests and denials of the client in the log.
 func printExplanationJSON(t *terminal, e *ratelimit.Explanation, at time.Time, seen *replay.Watched) error {
 	text, err := json.Marshal(e)
 	if err != nil {
@@ -100,7 +101,7 @@ func windowText(r *ratelimit.RuleExplanation, at time.Time) string {
 		begin = at.Add(-((ns%per + per) % per))
 		end = begin.Add(per)
 	case r.AnsweredBy != "own" || r.Result.Reason != "":
-		return "" // the window begins with the first use, or what is left of it is not known
+		return "" // not known: the window begins with the first use of the key
 	default:
 		end = at.Add(r.Result.ResetAfter)
 		begin = end.Add(-per)
@@ -142,7 +143,8 @@ func printExplanation(t *terminal, e *ratelimit.Explanation, at time.Time, seen 
 	return err
 }
 
-// answerAt is answer with the instant at which the request would be granted.
+// answerAt returns the text of the function answer. For a denied request, it adds the time at which the request would be
+// granted.
 func answerAt(r ratelimit.Result, at time.Time) string {
 	if r.Reason == ratelimit.ReasonOverride && r.RetryAfter == ratelimit.Never {
 		return "denied, until the block is lifted"
@@ -214,7 +216,8 @@ func printOverride(p *page, r *ratelimit.RuleExplanation) {
 	p.line("  by     an override: %s", text)
 }
 
-// bound returns the most that the rule r grants in any interval of the given length, of which one end does not count.
+// bound returns the most that the rule r grants in any interval of the given length. Only one of the two ends belongs to
+// the interval.
 func bound(r *ratelimit.RuleExplanation, length time.Duration) int {
 	return max(r.Algorithm.MaxIn(r.Rate, length-1), 0)
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A liveReader reads from a pipe that may have nothing to read for long. It ends with io.EOF when the context ends. While it
-// waits, it calls the function onTick again and again.
+// A liveReader reads from a pipe that may have nothing to read for long. When the context ends, Read returns io.EOF. While
+// Read waits for data, it calls the function onTick at regular intervals.
 type liveReader struct {
 	ctx    context.Context
 	chunks chan chunk
@@ -23,7 +23,8 @@ type chunk struct {
 	err  error
 }
 
-// newLiveReader returns a liveReader that reads from r. It calls onTick, which may be nil, once in each period every.
+// newLiveReader returns a liveReader that reads from r. The method Read calls onTick at intervals of the duration every. The function
+// onTick may be nil.
 func newLiveReader(ctx context.Context, r io.Reader, every time.Duration, onTick func()) *liveReader {
 	l := &liveReader{ctx: ctx, chunks: make(chan chunk), onTick: onTick}
 	if onTick != nil {

@@ -208,14 +208,14 @@ type logCount struct {
 	Broken  int           `json:"broken"`            // lines that could not be read
 	TooLong int           `json:"tooLong"`           // how many of the Broken lines were too long
 	Left    int           `json:"leftOut,omitempty"` // lines that -where, -from or -to leave out
-	late    int           // requests that came so long after one with a later time that -late does not sort them in
-	latest  time.Duration // by how much, at most
+	late    int           // requests that are still out of order after the sorting that -late allows
+	latest  time.Duration // the longest time by which such a request is earlier than one before it
 	kept    int           // requests that were passed on
 }
 
 // The method read reads the logs at paths, in the order of the times of their requests. It calls the given function for
-// each request, and prints the lines that it cannot read. If there is no request in any of the logs, it returns an error. If the
-// context ends, it returns errInterrupted, and count has what was read.
+// each request, and prints the lines that it cannot read. If there is no request in any of the logs, it returns an error.
+// If the context ends, it returns errInterrupted, and count has the lines that were read until then.
 func (f *logFlags) read(ctx context.Context, t *terminal, paths []string, add func(*accesslog.Entry) error) (count logCount, err error) {
 	o, err := f.options()
 	if err != nil {

@@ -18,8 +18,8 @@
 //	ratelimit version                      print the version of the program
 //	ratelimit completion bash              let a shell complete commands and flags
 //
-// Each command prints examples and its flags with -h. The exit code is 0 after success, 1 if the command has
-// found something, such as a mistake or a denial, 2 if the command line is wrong, and 3 if the command failed.
+// Each command prints examples and its flags with -h. The exit code is 0 after success. It is 1 if the command has found
+// something, such as a mistake or a denial. It is 2 if the command line is wrong, and 3 if the command failed.
 package main
 
 import (

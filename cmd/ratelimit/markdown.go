@@ -82,7 +82,8 @@ func markdownTable(b *strings.Builder, rows [][]string) {
 	b.WriteString("\n")
 }
 
-// code returns a text as code in Markdown. The text may be from a log: it ends neither the code nor the cell of a table.
+// code returns a text as code in Markdown. The text may be from a log, so code replaces the characters that would end the
+// code or the cell of a table.
 func code(text string) string {
 	return "`" + strings.NewReplacer("`", "'", "|", "\\|").Replace(plain(text)) + "`"
 }

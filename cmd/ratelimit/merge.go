@@ -13,22 +13,22 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/accesslog"
 )
 
-// maxBuffered is the largest number of requests of one log that are put in order.
+// maxBuffered is the largest number of requests that a stream holds back to put them in order.
 const maxBuffered = 1 << 16
 
 // An entry is a request in a log.
 type entry struct {
 	accesslog.Entry
-	number int // how many requests of its log come before it in the log
+	number int // how many requests come before this one in its log
 }
 
 func (e *entry) before(other *entry) bool {
 	return e.Time < other.Time || e.Time == other.Time && e.number < other.number
 }
 
-// A stream returns the requests of one log in the order of their times. It holds back each request until it has read a
-// request that is later by the window, because a log may have lines that are late. A request that is late by more than the
-// window comes at the place that it has in the log. At most maxBuffered requests are held back.
+// A stream returns the requests of one log in the order of their times. Some lines of a log may be out of order, so the
+// stream holds back each request until it has read another one whose time is later by the field window. A request that is
+// out of order by more than that keeps the place that it has in the log. At most maxBuffered requests are held back.
 type stream struct {
 	path   string
 	open   func() (*accesslog.Reader, io.Closer, error)
@@ -46,8 +46,8 @@ type stream struct {
 	newest   int64  // the latest time that was read
 	numbered int
 
-	key   int64 // time of the request that comes next, or the least that it may be
-	index int   // of the log on the command line
+	key   int64 // time of the request that comes next, or a lower bound of this time
+	index int   // index of the log on the command line
 }
 
 // The type lateEntries is a heap of requests. Each of them was read after a request that has a later time.
@@ -71,7 +71,8 @@ func (l *lateEntries) Pop() any {
 	return e
 }
 
-// fill reads until the first request can be returned: no request that is late by at most the window can come before it.
+// fill reads until it is certain which request comes first: every unread request is later, or is out of order by more than
+// the window.
 func (s *stream) fill() (err error) {
 	if s.reader == nil {
 		if s.reader, s.closer, err = s.open(); err != nil {
@@ -170,8 +171,8 @@ func (s *stream) close() {
 	}
 }
 
-// peek sets s.key to the least time that a request of the log may have, as far as its first request says. It closes the log
-// again: of many logs, only those are open whose requests come next.
+// peek reads the first request of the log, and sets s.key to a lower bound of the times in the log. It then closes the log,
+// so that of many logs only those are open whose requests come next.
 func (s *stream) peek() error {
 	r, closer, err := s.open()
 	if err != nil {

@@ -83,7 +83,7 @@ func noteOf(text string) (string, error) {
 	return text + by, nil
 }
 
-// clockTimes and dates are forms of the flag -until, beside that of time.RFC3339. They are in UTC.
+// clockTimes and dates are the forms that the value of the flag -until may have. A time without a time zone is in UTC.
 var (
 	clockTimes = []string{"15:04", "15:04:05"}
 	dates      = []string{time.RFC3339, "2006-01-02", "2006-01-02 15:04", "2006-01-02 15:04:05"}
@@ -99,7 +99,8 @@ func parseAny(forms []string, text string) (at time.Time, ok bool) {
 	return at, false
 }
 
-// untilOf reads the value of the flag -until. A time of the day without a date is the next one.
+// untilOf reads the value of the flag -until. A time of the day without a date means the next time at which a clock shows
+// it.
 func untilOf(text string) (ends func(now time.Time) time.Time, ok bool) {
 	if at, ok := parseAny(dates, text); ok && !at.IsZero() {
 		return func(time.Time) time.Time { return at }, true

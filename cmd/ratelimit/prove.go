@@ -67,7 +67,7 @@ func (f *proveFlags) define(fs *flag.FlagSet) {
 	fs.BoolVar(&f.jsonOut, "json", false, "print JSON")
 }
 
-// setup returns where the limiter runs.
+// setup returns the prove.Setup that the flags describe, for the file of rules at path.
 func (f *proveFlags) setup(path string) (s prove.Setup, err error) {
 	switch {
 	case f.replicas < 1 || f.replicas > 1_000_000:
@@ -113,12 +113,12 @@ type proofRow struct {
 
 // A boundJSON is one bound.
 type boundJSON struct {
-	Most *int   `json:"most"` // null if there is none
+	Most *int   `json:"most"` // null if there is no bound
 	How  string `json:"how"`  // exact, reached or bound
 	By   string `json:"by,omitempty"`
 }
 
-// An assertJSON is a promise and whether it holds.
+// An assertJSON has a promise of the flag -assert, such as "any 10s of /db <= 5000", and says whether it holds.
 type assertJSON struct {
 	Assert string    `json:"assert"`
 	Holds  bool      `json:"holds"`
@@ -181,7 +181,7 @@ func runProve(_ context.Context, t *terminal, fs *flag.FlagSet, args []string) e
 	return err
 }
 
-// lengths returns the lengths in a text such as "1s,1m,7d".
+// lengths returns the lengths of time in a text such as "1s,1m,7d".
 func lengths(list string) (all []time.Duration, err error) {
 	for text := range strings.SplitSeq(list, ",") {
 		rate, err := ratelimit.ParseRate("1/" + strings.TrimSpace(text))
@@ -257,7 +257,7 @@ func (f *proveFlags) proof(p *prove.Prover, endpoint string, in time.Duration) (
 
 var assertForm = regexp.MustCompile(`^any (\S+) of (\S+)(?: by (one client|all clients))?(?: (while the store fails))? <= (\d+)$`)
 
-// assert checks one promise.
+// assert checks one promise of the flag -assert.
 func (f *proveFlags) assert(p *prove.Prover, text string) (a assertJSON, err error) {
 	parts := assertForm.FindStringSubmatch(strings.Join(strings.Fields(text), " "))
 	if parts == nil {
@@ -327,7 +327,7 @@ func printProofs(t *terminal, f *proveFlags, out *proofJSON) error {
 	return err
 }
 
-// printSchedule prints requests that reach a bound, with the time since the beginning of the interval.
+// printSchedule prints a sequence of requests that reaches the bound b, with the time of each since the interval began.
 func printSchedule(p *page, title string, b *prove.Bound) {
 	if len(b.Schedule) == 0 {
 		return

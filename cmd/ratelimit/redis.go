@@ -45,7 +45,8 @@ type server struct {
 // defaultURL is the address of the Redis server that is used if the command line names no server.
 const defaultURL = "redis://127.0.0.1:6379/0"
 
-// url returns the address of the server: that of the flag -redis, or the only one of the arguments, or defaultURL.
+// url returns the address of the server: the value of the flag -redis or, without the flag, the only argument. If there is
+// neither, it returns defaultURL.
 func (f *serverFlags) url(args []string) (string, error) {
 	if *f.redis != "" {
 		args = append([]string{*f.redis}, args...)
@@ -120,7 +121,8 @@ func (s *server) within(ctx context.Context, do func(ctx context.Context) error)
 	return fmt.Errorf("%s: %s", s.address, plain(text))
 }
 
-// limiters returns, by the name of the limiter, how many keys of limiters the server has. It reads the names of keys only.
+// limiters returns how many keys each limiter has in the server, by the name of the limiter. It reads only the names of the
+// keys.
 func (s *server) limiters(ctx context.Context) (map[string]int, error) {
 	counts := make(map[string]int)
 	for cursor := uint64(0); ; {

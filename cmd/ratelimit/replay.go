@@ -173,8 +173,8 @@ func (f *replayFlags) print(t *terminal, out *replayJSON, run *replay.Run) error
 	return printReplay(t, out)
 }
 
-// follow lets the method read draw the report of the run again and again, if the output is a terminal. If -late is not given, a
-// line may be a second late: with more, the report would lag behind.
+// follow makes the method read draw the report of the run every two seconds, if the output is a terminal. It lowers the
+// default of -late to one second, because the report lags behind the log by this time.
 func (f *logFlags) follow(t *terminal, out *replayJSON, run *replay.Run, top int) {
 	if f.late == defaultLate {
 		f.late = time.Second

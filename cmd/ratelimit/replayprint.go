@@ -39,8 +39,8 @@ func stamp(t *time.Time) string {
 	return t.UTC().Format(timeFormat)
 }
 
-// A sheet is what a report is written on: lines of text, and tables whose first row is the header. It is a page of text, or a
-// page of HTML.
+// A sheet is the page to which a report is written, as text or as HTML. It takes lines of text, and tables whose first row
+// is the header.
 type sheet interface {
 	line(format string, args ...any)
 	table(rows [][]string, left ...int)
@@ -53,7 +53,8 @@ func printReplay(t *terminal, r *replayJSON) error {
 	return err
 }
 
-// writeReport writes a report of replay. It calls the function spans where the times of denials belong.
+// writeReport writes a report of replay. It calls the function spans at the place where the report shows when requests were
+// denied.
 func writeReport(p sheet, r *replayJSON, spans func()) {
 	p.line("%s requests, %s to %s UTC", number(r.Requests), stamp(&r.From), stamp(&r.To))
 	if r.Log.Broken > 0 {

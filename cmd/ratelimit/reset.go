@@ -204,7 +204,7 @@ func toReset(t *terminal, l *ratelimit.RateLimiter, req *ratelimit.Request) (*ra
 	return &look, nil
 }
 
-// shared reports whether keys of this type are not those of one client: no part of them says who sends a request.
+// shared reports whether all clients share the keys of this type, because no part of such a key says who sends a request.
 func shared(key ratelimit.KeyType) bool {
 	return !slices.ContainsFunc(replay.PartsOf(key), func(part string) bool { return part != "global" && part != "endpoint" })
 }
@@ -220,8 +220,8 @@ func missingParts(l *ratelimit.RateLimiter, req *ratelimit.Request) string {
 	return strings.Join(append(flags, "-rule"), " or ")
 }
 
-// resetAll resets the keys of the request req, unless out.DryRun is set, and fills in out. The request look names the rules to
-// look at.
+// resetAll resets the keys of the request req, unless out.DryRun is set, and fills in out. The request look, which toReset
+// has made, names the rules to report.
 func (s *server) resetAll(ctx context.Context, l *ratelimit.RateLimiter, req, look *ratelimit.Request, out *resetJSON) error {
 	before, err := s.explain(ctx, l, look)
 	if err != nil {

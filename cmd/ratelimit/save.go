@@ -33,10 +33,10 @@ func (t *terminal) isOutput(path string) bool {
 	return err == nil && os.SameFile(out, info)
 }
 
-// save calls the given function to write the content of the file at path. If this function fails, the file stays as it
-// was before, and no partial file is left. A symbolic link stays a link: save writes the file that it leads to. If that file
-// exists, it keeps its mode. What exists and is no regular file, such as a device or a pipe, is written to directly, and so
-// is an open file of this process, such as /dev/fd/3.
+// save calls the given function to write the content of the file at path. If this function fails, the file stays as it was
+// before, and no partial file is left. A symbolic link stays a link: save writes the file that it leads to. If that file
+// exists, it keeps its mode. If path is a device, a pipe, or an open file of this process such as /dev/fd/3, save writes to
+// it directly.
 func save(path string, write func(io.Writer) error) error {
 	info, err := os.Stat(path)
 	if err == nil && (!info.Mode().IsRegular() || isOpenFile(path)) {

@@ -56,7 +56,8 @@ Each request runs for the time of -hold, from its grant. Nothing extends it.
 	run: runSimulate,
 }
 
-// manyRequests is from how many requests on simulate says what it does, because it takes seconds.
+// manyRequests is the least number of requests for which simulate prints a line before it starts, because the run takes
+// seconds.
 const manyRequests = 2_000_000
 
 // maxRequests is the largest number of requests that a simulation sends to each algorithm. Tests make it lower.

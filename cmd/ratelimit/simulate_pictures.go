@@ -86,7 +86,7 @@ func (s *simulation) panels(out *sim.Outcome) []chart.Panel {
 	}
 	add("sent", chart.Area, chart.Grey, offered)
 	add("granted", chart.Steps, chart.Blue, granted)
-	add("denied", chart.Steps, chart.Orange, denied) // over "granted", which shows through its dashes where both are equal
+	add("denied", chart.Steps, chart.Orange, denied) // drawn over "granted": where both are equal, that line shows through the dashes
 	if r := s.limited; r.Per > 0 && out.Rules[0].Algorithm != ratelimit.AlgorithmInFlight && s.traffic.Shape != traffic.Attack {
 		average := float64(r.Requests) * s.traffic.Duration.Seconds() / float64(parts) / r.Per.Seconds() * float64(s.traffic.Clients)
 		counts.Series = append(counts.Series, level("limit on average", chart.Ink, average))
@@ -107,7 +107,7 @@ func (s *simulation) panels(out *sim.Outcome) []chart.Panel {
 		}}
 		if r.Algorithm == ratelimit.AlgorithmInFlight {
 			p.Y.Label, p.Series[0].Name = "most units of one key at once", "most that ran at once"
-			p.Series[0].Kind, p.Series[0].Points = chart.Dots, s.dots(r.Peaks[:]) // only when a request begins, the number is known
+			p.Series[0].Kind, p.Series[0].Points = chart.Dots, s.dots(r.Peaks[:]) // the number is known only when a request begins
 			p.Series = p.Series[:2]                                               // removes the bound, which is the same as the limit
 		}
 		if s.limited.Per == 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// tiers gives each of the states the rate at which it was written, if its rule has tiers. The value of a bucket has this rate.
-// That of a window does not: such a state is shown by the rate of its rule.
+// tiers finds, for each state whose rule has tiers, the rate with which the state was written. The stored value of a bucket
+// contains this rate. The value of a window does not contain it, so such a state keeps the rate of its rule.
 func (w *watch) tiers(ctx context.Context, states []redisstore.Stored) error {
 	var at []int
 	for i := range states {
@@ -53,8 +53,8 @@ func (w *watch) tiers(ctx context.Context, states []redisstore.Stored) error {
 	return nil
 }
 
-// isRateOf reports whether the value of a bucket begins with the numbers of the given rate. They are a fraction, which says how
-// many tokens drain in a microsecond, and the burst.
+// isRateOf reports whether the value of a bucket begins with the numbers of the given rate. These are the two numbers of a
+// fraction, which says how many tokens drain in a microsecond, and the burst.
 func isRateOf(value string, r ratelimit.Rate) bool {
 	fields := strings.Fields(value)
 	if len(fields) < 3 {

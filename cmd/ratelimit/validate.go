@@ -91,7 +91,7 @@ func runValidate(_ context.Context, t *terminal, flags *flag.FlagSet, args []str
 	}
 	files, unread := filesIn(files)
 	reports := []report{}
-	names := make(map[string]bool) // of rules for which -ignore has a code, and which a file has
+	names := make(map[string]bool) // the names of all rules in the files
 	for _, path := range files {
 		found, err := validate(t, path, lint.Options{MaxKeys: *maxKeys, Costs: costs}, names)
 		if err != nil {
@@ -131,7 +131,7 @@ func ignoredCodes(text string) (map[string]bool, error) {
 	return ignored, nil
 }
 
-// filesIn returns the given files. In place of a directory, it returns the files in it whose names end in .json.
+// filesIn returns the given files. It replaces a directory by those files in the directory whose names end in .json.
 func filesIn(paths []string) (files []string, unread []error) {
 	for _, path := range paths {
 		if info, err := os.Stat(path); path == "-" || err != nil || !info.IsDir() {
@@ -175,7 +175,8 @@ func load(t *terminal, path string, opts ...ratelimit.Option) (*configfile.File,
 // validate returns the problems and findings in the file at path. It returns an error if it cannot read the file. A
 // problem in a file that it can read is no error. It adds the names of the rules to the map names.
 func validate(t *terminal, path string, o lint.Options, names map[string]bool) ([]report, error) {
-	// Some rules do not say what happens while a store fails. They get FailClosed, a policy about which lint has no finding.
+	// A rule that does not say what happens while a store fails gets FailClosed, because lint has no finding about this
+	// policy.
 	f, l, err := load(t, path, ratelimit.WithFailurePolicy(ratelimit.FailClosed))
 	if err != nil {
 		reports := problemsOf(err)

@@ -32,8 +32,8 @@ the operating system and the processor that it was built for.
 	},
 }
 
-// version returns the name and the version of the program, as "ratelimit v0.1.0 go1.26.1 linux/amd64". Without a version, as in
-// a checkout, it is "(devel)".
+// version returns the name and the version of the program, as "ratelimit v0.1.0 go1.26.1 linux/amd64". If the program has no
+// version, as in a checkout, "(devel)" stands in its place.
 func version() string {
 	text := "(devel)"
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {

@@ -51,7 +51,7 @@ type config struct {
 	proxies         []netip.Prefix
 	router          func(*httplimit.Middleware) http.Handler
 	store           string
-	timeout         time.Duration // of a call of the store
+	timeout         time.Duration // the time limit of a call of the store
 	replicas        int
 }
 

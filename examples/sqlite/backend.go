@@ -42,7 +42,7 @@ func (b *backend) Swap(ctx context.Context, now time.Time, groups []dbstore.Grou
 	if err != nil {
 		return time.Time{}, dbstore.NotDone(err)
 	}
-	defer func() { _ = tx.Rollback() }() // after Commit, it does nothing
+	defer func() { _ = tx.Rollback() }() // after Commit, Rollback does nothing
 	at := b.now()
 	timely := now.IsZero() || !now.After(at) && at.Sub(now) <= dbstore.MaxBehind
 	for i := range groups {

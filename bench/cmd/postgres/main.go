@@ -230,8 +230,9 @@ type figure struct {
 	shares   string // how evenly the processes are served: "1:1.50" if one made 1.5 times as many decisions as another
 }
 
-// measure lets the given number of callers of each taker take units for the duration long, and returns the figures. Before
-// that, it lets them run for a fifth of long; the figures, apart from calls, leave that time out.
+// measure lets the given number of callers of each taker take units for the duration long, and returns the
+// figures. Before that, it lets them run for a fifth of long; the figures, except the field calls, leave that
+// time out.
 func measure(ctx context.Context, takers []taker, callers, keys int, long time.Duration) (f figure, err error) {
 	var mu sync.Mutex
 	var all sync.WaitGroup

@@ -23,7 +23,7 @@ const MaxLine = 1 << 20
 // An Entry is one request in a log.
 type Entry struct {
 	Time     int64             // time of the request in nanoseconds since the Unix epoch
-	Client   string            // name of the client; if the log has only its address, "ip:" and the text of IP, as httplimit calls it
+	Client   string            // name of the client; if the log has only its address, "ip:" and the field IP, as in httplimit
 	Endpoint string            // path of the request without its query, the path of its route, or the text of a column such as "endpoint"
 	IP       string            // address of the client without a port; of an IPv6 address, its network
 	Tier     string            // the client's plan, which selects the limit
@@ -109,16 +109,16 @@ type Reader struct {
 	*Kept
 }
 
-// Kept has some of the texts that were read, so that most lines need no new memory. Readers that are used by one goroutine may
-// share it.
+// Kept caches texts that were read, so that most lines need no new memory. Several Readers may share one Kept if the same
+// goroutine uses them all.
 type Kept struct {
 	times   times
 	texts   texts
 	clients clients
 }
 
-// unpacked returns a reader of what is in the given one, which may be compressed with gzip or bzip2. Of a log in another known
-// form, it returns an error that names the program to unpack it.
+// unpacked returns a reader of the uncompressed text of in, which may be compressed with gzip or bzip2. If in is compressed
+// with zstd or xz, it returns an error that names the program that unpacks this form.
 func unpacked(in *bufio.Reader) (*bufio.Reader, error) {
 	magic, _ := in.Peek(10)
 	begins := func(text string) bool { return bytes.HasPrefix(magic, []byte(text)) }
@@ -338,7 +338,8 @@ func (r *Reader) read(line []byte, e *Entry) (reason string) {
 	return ""
 }
 
-// leftOut and comment are the reasons for lines that are no Entry, but can be read.
+// leftOut and comment are the reasons why a line that can be read is not a request: it does not meet Options.Where, or it
+// is a comment.
 const (
 	leftOut = "is left out"
 	comment = "is a comment"
@@ -363,8 +364,8 @@ func (r *Reader) client(e *Entry) {
 	}
 }
 
-// endpoint sets the endpoint of e: the path of the request or, with Options.Routes, that of its route. It returns false for a
-// request that a load balancer could not read. The load balancer then writes a dash in place of the method.
+// endpoint sets the endpoint of e: the path of the request or, with Options.Routes, the path of its route. It returns false
+// for a request that a load balancer could not read. The load balancer then writes a dash in place of the method.
 func (r *Reader) endpoint(e *Entry) bool {
 	e.Endpoint = ""
 	at := r.columns.first(r.found, toEndpoint)

@@ -6,23 +6,23 @@ import (
 	"net/netip"
 )
 
-// A client is what the address in a log says about the client.
+// A client has the text of an address in a log, and the IP and the name that this text gives the client.
 type client struct {
 	text string // the address as the log has it
 	ip   string // the address without a port; of an IPv6 address, its network
 	name string // "ip:" and the text of the field ip
 }
 
-// The type clients keeps some of the addresses that were read, so that most lines need no work for their address.
+// The type clients caches clients by the text of their address, so that most addresses need not be parsed.
 type clients [1 << 12]keptClient
 
-// A keptClient has what a client says. For an IPv4 address without a port, the name says all.
+// A keptClient is one entry of the cache. For an IPv4 address without a port, it has only a name: "ip:" and the address.
 type keptClient struct {
 	name  string
 	other *client // nil for an IPv4 address without a port
 }
 
-// keptSeed is the seed of the hashes by which kept texts are found.
+// keptSeed is the seed of the hash function that chooses the cache entry of a text.
 var keptSeed = maphash.MakeSeed()
 
 // of returns the IP and the name of the client with the given address. The parameter bits is the length of the prefix that
@@ -51,8 +51,8 @@ func (c *clients) of(text []byte, bits int) (ip, name string) {
 // nat64 is the prefix of IPv6 addresses that contain an IPv4 address in their last 32 bits (RFC 6052).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// newClient reads an address. It may have a port, and may be the last one of a list, as in X-Forwarded-For. What is no
-// address, such as the name of a host, stays as it is, and so does a prefix such as 2001:db8::/64.
+// newClient reads an address. The address may have a port, and may be the last one of a list, as in X-Forwarded-For. Any
+// other text stays unchanged, for example the name of a host, or a prefix such as 2001:db8::/64.
 func newClient(text []byte, bits int) client {
 	c := client{text: string(text)}
 	last := c.text
@@ -97,8 +97,8 @@ func isIPv4(text []byte) bool {
 	return dots == 3 && digits > 0
 }
 
-// Address returns an address in the spelling of Entry.IP. The text may also be a prefix, such as 2001:db8::/64. It returns false
-// if the text is neither.
+// Address returns an address in the spelling of Entry.IP. The text may also be a prefix, such as 2001:db8::/64. It returns
+// false if the text is neither an address nor a prefix.
 func Address(text string, ipv6Bits int) (ip string, ok bool) {
 	if _, ok := addressIn(text); !ok {
 		prefix, err := netip.ParsePrefix(text)

@@ -78,8 +78,8 @@ const (
 var partNames = map[string]part{"time": toTime, "client": toClient, "endpoint": toEndpoint, "ip": toIP, "cost": toCost, "tier": toTier,
 	"method": toMethod, "host": toHost}
 
-// DefaultFields returns the columns that each part of an [Entry] has by default. They are read for the parts that are
-// missing in a [Fields].
+// DefaultFields returns the columns that each part of an [Entry] has by default. A Reader uses them for the parts that are
+// missing in its [Fields].
 func DefaultFields(format Format) Fields { return formats[format].fields }
 
 // The type columns holds the columns of a log from which the parts of an Entry are read.
@@ -87,7 +87,7 @@ type columns struct {
 	names []column
 	of    [][]int  // for each part of an Entry, the indexes of its columns in columns.names
 	attrs []string // names of the attributes
-	units []string // the unit of each part "cost:UNIT", in which requests have costs
+	units []string // the UNIT of each part "cost:UNIT"
 	where []int    // for each condition of Options.Where, the index of its column in columns.names
 }
 

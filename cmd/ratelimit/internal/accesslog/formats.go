@@ -33,15 +33,15 @@ func Formats() []Format {
 	return []Format{Auto, Combined, VHost, "common", JSON, CSV, ALB, CLB, CloudFront, Envoy, Caddy, Traefik, GCP, IIS}
 }
 
-// A known format has the columns that each part of an Entry has by default. Its layout, if it has one, is in the syntax of
-// log_format in nginx.conf.
+// The type known describes a format. The map fields has the default columns of each part of an Entry. If the lines have a
+// layout, it is in the syntax of log_format in nginx.conf.
 type known struct {
 	fields Fields
 	layout string
 }
 
-// The layouts of formats whose lines have no names. Each layout ends with the last column that is of use: what follows it in
-// a line is not read, so that a newer version of the format may have more columns.
+// The layouts of formats whose lines contain only values, and no names of columns. Each layout ends with the last column
+// that is needed. The rest of a line is not read, so a newer version of the format may have more columns.
 const (
 	albLayout = `$type $time $elb $client $target $request_processing_time $target_processing_time $response_processing_time ` +
 		`$status $target_status $received_bytes $sent_bytes "$request" "$user_agent"`
@@ -90,7 +90,8 @@ var plainFields = Fields{
 	"host":     {"host"},
 }
 
-// marks has, for formats in JSON, texts that the first line has. They are the names of fields that no other format has.
+// marks has some names of fields for each of these JSON formats. A log whose first line has all the names of a format is in
+// that format.
 var marks = map[Format][]string{
 	Caddy:   {`"request":{`, `"uri":`, `"ts":`},
 	Traefik: {`"RequestPath":`, `"ClientHost":`},
@@ -146,8 +147,8 @@ func (r *Reader) guess(line []byte) Format {
 	return Combined
 }
 
-// guessJSON returns the format of a log with a JSON object on each line. If the user says where the parts of a request are,
-// the names that formats have by default are not looked for.
+// guessJSON returns the format of a log with a JSON object on each line. If the user has named the columns of the time, the
+// client or the endpoint, the format is JSON, without a look at the line.
 func (r *Reader) guessJSON(line []byte) Format {
 	for _, part := range []string{"time", "client", "endpoint"} {
 		if r.options.Fields[part] != nil {

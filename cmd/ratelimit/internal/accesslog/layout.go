@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// A layout is the parser for lines that a text such as `$remote_addr [$time_local] "$request"` describes. Its variables are
-// the columns. The text of a variable ends where the text that follows the variable in the layout begins.
+// A layout is the parser for lines that a text such as `$remote_addr [$time_local] "$request"` describes. Each variable in
+// the text, such as $time_local, is a column. In a line, the value of a variable ends where the text that follows the
+// variable begins: here, the value of $remote_addr ends before " [".
 type layout struct {
 	before []byte // text before the first variable
 	parts  []layoutPart
@@ -18,7 +19,7 @@ type layout struct {
 type layoutPart struct {
 	column int    // index in columns.names; -1 if the column is not wanted
 	after  []byte // text between this variable and the next one
-	quoted bool   // whether the variable is in quotation marks, so that an escaped one does not end it
+	quoted bool   // whether the value is in quotation marks; an escaped quotation mark does not end it then
 }
 
 func newLayout(c *columns, text string) (*layout, error) {
@@ -63,7 +64,8 @@ func (c *columns) index(name string) int {
 	return slices.IndexFunc(c.names, func(want column) bool { return want.name == name })
 }
 
-// require returns an error if a part of each request, or a column of a condition, is in none of the columns that a log has.
+// require returns an error if a column that is needed is missing. The needed columns are one for the time, one for the client,
+// and one for each condition in Options.Where. The parameter have lists the columns of the log.
 func (c *columns) require(have []string) error {
 	for _, want := range []struct {
 		p    part

@@ -10,17 +10,17 @@ import (
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
-// Routes gives requests the endpoints that httplimit gives them by default: the path of the pattern that matches a request,
-// such as "/users/{id}". The patterns have the syntax of [http.ServeMux].
+// Routes finds the endpoint of a request as httplimit does by default: the endpoint is the path of the pattern that matches
+// the request, such as "/users/{id}". The patterns have the syntax of [http.ServeMux].
 type Routes struct {
 	mux      *http.ServeMux
-	known    map[string]bool   // the patterns without a method that were added to anyMethod
-	noMethod *http.ServeMux    // the same patterns without their methods, for logs that have no methods
+	known    map[string]bool   // the patterns that noMethod has
+	noMethod *http.ServeMux    // the patterns of mux without their methods, for logs that have no methods
 	kept     map[string]string // endpoints of some requests
 	key      []byte
 }
 
-// maxRoutesKept is for how many requests Routes keeps the endpoint.
+// maxRoutesKept is the largest number of requests whose endpoints Routes keeps.
 const maxRoutesKept = 1 << 16
 
 // Add adds a pattern, such as "/users/{id}" or "POST /login".
@@ -35,12 +35,13 @@ func (r *Routes) Add(pattern string) (err error) {
 	path := strings.TrimLeft(pattern[strings.IndexAny(pattern, " \t")+1:], " \t")
 	if !r.known[path] {
 		r.known[path] = true
-		_ = handle(r.noMethod, path) // two patterns for different methods may conflict without them; the first one counts
+		_ = handle(r.noMethod, path) // without their methods, two patterns may conflict; the first one counts
 	}
 	return nil
 }
 
-// handle adds a pattern to a ServeMux, which panics if the pattern is wrong or conflicts with another.
+// handle adds a pattern to a ServeMux. If the pattern is wrong or conflicts with another one, the ServeMux panics, and
+// handle returns an error.
 func handle(mux *http.ServeMux, pattern string) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -53,7 +54,7 @@ func handle(mux *http.ServeMux, pattern string) (err error) {
 	return nil
 }
 
-// A request has what decides which route a request takes.
+// The type request has the parts of an HTTP request that select its route.
 type request struct {
 	method, host, target []byte // the method is empty if the log does not have it
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The type times parses texts that are times. It keeps some results, because many lines have the same time: those of one log
-// in a row, and those of several logs that are merged.
+// The type times parses texts that are times. It caches some results, because many lines have the same time: successive
+// lines of one log, and lines of several logs that are merged by time.
 type times struct {
 	kept [64]keptTime
 	last *keptTime

@@ -16,11 +16,11 @@ type Where struct {
 	isNum  bool    // whether the value is a number
 }
 
-// operators are the operators of a Where, each before one that it begins with.
+// operators are the operators of a Where. The longer ones come first, so that "<=" is not read as "<".
 var operators = []string{"!=", "<=", ">=", "=", "<", ">"}
 
-// ParseWhere reads a condition from a text such as "status!=429". The operators are =, !=, <, <=, > and >=. Two numbers are
-// compared as numbers, other texts with = and != only.
+// ParseWhere reads a condition from a text such as "status!=429". The operators are =, !=, <, <=, > and >=. If the value
+// and the text of the column are numbers, they are compared as numbers. Other texts can only be compared with = and !=.
 func ParseWhere(text string) (w Where, err error) {
 	i := strings.IndexAny(text, "!<>=")
 	if i <= 0 {

@@ -10,7 +10,7 @@ import (
 
 // The default sizes of the parts of a figure, and the distances between its parts, in pixels.
 const (
-	defaultWidth  = 380 // a screen of 390 pixels shows the texts with at least 11
+	defaultWidth  = 380 // on a screen 390 pixels wide, the texts are at least 11 pixels high
 	defaultHeight = 90
 	margin        = 14
 	lineHeight    = 17

@@ -13,7 +13,8 @@ import (
 var attempts = [][]string{{"login"}, {"log", "in"}, {"signin"}, {"sign", "in"}, {"password"}, {"passwd"}, {"otp"}, {"mfa"}, {"2fa"},
 	{"token"}, {"verify"}, {"reset"}, {"auth"}, {"oauth"}, {"oauth2"}}
 
-// isAttempt reports whether an endpoint has one of the attempts as whole words: "/log-in" has, and "/blog-in" has not.
+// isAttempt reports whether an endpoint contains one of the attempts as whole words. It is true for "/log-in", which has
+// the words "log" and "in", and false for "/blog-in".
 func isAttempt(endpoint string) bool {
 	words := wordsOf(endpoint)
 	return slices.ContainsFunc(attempts, func(attempt []string) bool {
@@ -53,7 +54,7 @@ func wordsOf(text string) (words []string) {
 	return words
 }
 
-// The method doubts adds findings about what the rule r limits, and for whom.
+// The method doubts adds findings about the endpoint, the key and the tiers of the rule r.
 func (c *checker) doubts(r indexed) {
 	if strings.Contains(r.Endpoint, "?") {
 		c.add(r, "RL019", "endpoint", "leave the query out; add a part to the key if the budget depends on it",
@@ -66,14 +67,14 @@ func (c *checker) doubts(r indexed) {
 	c.tiers(r)
 }
 
-// The words of tiers that cost money, and of those that cost none.
+// The words in the names of tiers for which clients pay, and of tiers for which they do not pay.
 var (
 	paying = []string{"paid", "pro", "premium", "plus", "gold", "business", "enterprise"}
 	free   = []string{"free", "basic", "trial", "anonymous", "guest"}
 )
 
-// The method tiers adds a finding if a tier for those who pay grants less than the rule grants to those without a tier, or than a
-// tier that costs nothing.
+// The method tiers adds a finding if a paid tier of the rule r grants less than a free tier, or less than r grants to
+// clients without a tier.
 func (c *checker) tiers(r indexed) {
 	isOf := func(tier string, words []string) bool {
 		return slices.ContainsFunc(wordsOf(tier), func(word string) bool { return slices.Contains(words, word) })
@@ -104,7 +105,7 @@ func (c *checker) tiers(r indexed) {
 	}
 }
 
-// unlimited adds a finding if an endpoint that no rule names has no limit. Rules in shadow mode do not count.
+// unlimited adds a finding if an endpoint that no rule names has no limit. Rules in shadow or advise mode do not count.
 func (c *checker) unlimited() {
 	names := c.asked["\x00"]
 	if len(c.rules) == 0 || slices.ContainsFunc(c.rules, func(r indexed) bool { return slices.Contains(names, r.Name) && r.Mode.Denies() }) {

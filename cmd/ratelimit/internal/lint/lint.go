@@ -159,7 +159,8 @@ func (c *checker) add(r indexed, code, field, advice, format string, args ...any
 	c.found = append(c.found, Finding{code, Codes()[i].Severity, r.index, field, fmt.Sprintf(format, args...), advice})
 }
 
-// calendarUnit returns the unit of a calendar that may have been meant by a window of the length d, or "" if there is none.
+// calendarUnit returns the unit of a calendar that the author of a window with the length d may have meant, such as "week"
+// for 7 days. It returns "" if there is none.
 func calendarUnit(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {

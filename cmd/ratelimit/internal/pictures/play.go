@@ -47,7 +47,7 @@ func run(a ratelimit.Algorithm) (*play, error) {
 	return runRate(a, ratelimit.Rate{Requests: limit, Per: per})
 }
 
-// runRate does the same at the given rate.
+// runRate sends the requests of the pictures to a limiter of the given algorithm and rate.
 func runRate(a ratelimit.Algorithm, rate ratelimit.Rate) (*play, error) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // the start of a window
 	clock := ratelimit.NewFakeClock(start)

@@ -17,8 +17,8 @@ func fromFirst() (*chart.Figure, error) {
 	return p.figure("Windows from the first use", used("granted in the window that the first request began")(p)), nil
 }
 
-// The picture of a calendar shows three months of 2026 in Berlin, which have 31, 28 and 31 days. Clocks are set forward in the
-// last one.
+// The picture of a calendar shows three months of 2026 in Berlin, which have 31, 28 and 31 days. In the last of them,
+// clocks are set forward.
 const (
 	monthly = "10/month Europe/Berlin"
 	days    = 90
@@ -27,7 +27,7 @@ const (
 
 // A monthPlay has the answers to the requests of the picture of a calendar.
 type monthPlay struct {
-	granted, denied, used []chart.Point // at X days since the begin of the year; used has as Y how many were granted in this month
+	granted, denied, used []chart.Point // X is days since the year began; Y of used is how many were granted in this month so far
 }
 
 // runMonths sends a request every two days, at noon in winter, to a limiter that grants 10 in each month.

@@ -67,9 +67,9 @@ func Shapes() []traffic.Shape {
 	return slices.DeleteFunc(traffic.Shapes(), func(s traffic.Shape) bool { return s == traffic.Attack })
 }
 
-// Retries returns the values that Settings.Retry may have. They do not include traffic.Obey, which would make a
-// run too long: the client would send all denied requests again at the same instant, only one would be granted,
-// and the client would repeat this until all were granted.
+// Retries returns the values that Settings.Retry may have. They do not include traffic.Obey, which would make a run too
+// long: the client would send all denied requests again at the same instant. Only one of them would be granted, and the
+// client would repeat this until all were granted.
 func Retries() []traffic.Retry { return []traffic.Retry{traffic.None, traffic.Ignore} }
 
 // Validate returns everything that is wrong with s as one joined error, or nil.

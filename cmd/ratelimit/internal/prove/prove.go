@@ -15,7 +15,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/engine"
 )
 
-// Unlimited is the bound of requests that no rule bounds.
+// Unlimited is the value of Bound.Most for requests that no rule limits.
 const Unlimited = math.MaxInt
 
 // A Setup says where the limiter runs.
@@ -23,8 +23,8 @@ type Setup struct {
 	Make     func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) // makes the limiter
 	Replicas int                                                            // how many processes have the rules, at least 1
 	Shared   bool                                                           // whether the processes share a store
-	Lease    int                                                            // how many units a process takes ahead at most, by WithLeases
-	Policy   ratelimit.FailurePolicy                                        // that of rules without one, while the store is down
+	Lease    int                                                            // how many units a process may take in advance; see WithLeases
+	Policy   ratelimit.FailurePolicy                                        // policy of rules that have none of their own
 	Unit     string                                                         // what is counted; empty for requests
 }
 
@@ -52,23 +52,24 @@ func New(s Setup) (*Prover, error) {
 	return p, nil
 }
 
-// How says how sure a bound is.
+// A How says whether a bound is known to be reached.
 type How string
 
-// The values of How. In each of them, no sequence of requests gets more than the bound.
+// The values of How. Whichever it is, no sequence of requests is granted more than the bound.
 const (
 	Exact   How = "exact"   // one rule decides, and its own bound is reached by some sequence of requests
 	Reached How = "reached" // the Schedule reaches the bound
 	Upper   How = "bound"   // the bound may not be reached
 )
 
-// A Bound is the most that is let through in any interval of a length, of which one end does not count.
+// A Bound says how many requests can be granted in any interval of one length. Only one of the two ends belongs to the
+// interval.
 type Bound struct {
-	Most     int           // Unlimited if nothing bounds it
-	How      How           // how sure Most is
-	By       string        // the rule that bounds it; empty if none does
+	Most     int           // the largest number of requests; Unlimited if no rule limits them
+	How      How           // whether Most is known to be reached
+	By       string        // name of the rule that sets the bound; empty if none does
 	Schedule []Grant       // the grants of one process that reach the bound; only if How is Reached
-	Start    time.Time     // at which the interval of the Schedule begins
+	Start    time.Time     // when the interval of the Schedule begins
 	Length   time.Duration // of the interval
 }
 
@@ -78,22 +79,25 @@ type Grant struct {
 	N  int       // how many requests are granted at this instant
 }
 
-// Client returns the bound on requests of one client for one endpoint: with the same name, address and attributes.
+// Client returns the bound on the requests of one client for one endpoint. The parameter in is the length of the interval.
+// All these requests have the same name, address and attributes.
 func (p *Prover) Client(endpoint string, in time.Duration) (Bound, error) {
 	return p.bound(endpoint, in, true, false)
 }
 
-// All returns the bound on requests of all clients together for one endpoint. There may be any number of clients.
+// All returns the bound on the requests of all clients together for one endpoint. The parameter in is the length of the
+// interval. There may be any number of clients.
 func (p *Prover) All(endpoint string, in time.Duration) (Bound, error) {
 	return p.bound(endpoint, in, false, false)
 }
 
-// Down returns the bounds as Client and All do, if the store fails once in the interval, and perhaps answers again.
+// Down returns the bound for intervals in which the store fails once, and may work again later. If client is true, it is
+// the bound that Client describes, otherwise the one that All describes.
 func (p *Prover) Down(endpoint string, in time.Duration, client bool) (Bound, error) {
 	return p.bound(endpoint, in, client, true)
 }
 
-// Rules returns the rules that decide on a request for the endpoint, and count what the Setup names.
+// Rules returns the rules that decide on a request for the endpoint, and count the unit Setup.Unit.
 func (p *Prover) Rules(endpoint string) (rules []ratelimit.Rule, err error) {
 	e, err := p.l.Explain(context.Background(), p.request(endpoint, 0, true))
 	if err != nil {
@@ -113,7 +117,8 @@ func shared(key ratelimit.KeyType) bool {
 	return !slices.ContainsFunc(replay.PartsOf(key), func(part string) bool { return part != "global" && part != "endpoint" })
 }
 
-// Overridden returns how overrides of the rules change the bounds: one text for each of them that grants more.
+// Overridden returns a text for each override that exempts a client or an address, or gives it another rate. Such an
+// override can raise the bounds.
 func (p *Prover) Overridden() (texts []string) {
 	all, err := p.l.Overrides(context.Background())
 	if err != nil {
@@ -131,8 +136,8 @@ func (p *Prover) Overridden() (texts []string) {
 	return texts
 }
 
-// rates returns the rates that keys of the rule may have: its own, and those of tiers and overrides. The result unlimited says
-// whether some keys have no limit.
+// rates returns the rates that keys of the rule may have: the rate of the rule, and the rates of its tiers and of
+// overrides. The result unlimited says whether some keys have no limit.
 func (p *Prover) rates(r *ratelimit.Rule) (rates []ratelimit.Rate, unlimited bool) {
 	rates = []ratelimit.Rate{r.Rate}
 	for _, rate := range r.Tiers {
@@ -159,8 +164,9 @@ func (p *Prover) rates(r *ratelimit.Rule) (rates []ratelimit.Rate, unlimited boo
 	return rates, unlimited
 }
 
-// most returns the largest number of units that one key of the rule is granted in an interval. The parameter n divides the rates
-// among that many processes; 1 leaves them as they are. The result exact says whether some requests reach this number.
+// most returns the largest number of units that one key of the rule is granted in an interval. If n is above 1, the rates
+// are divided among n processes, and the result is for one of them. The result exact says whether some sequence of requests
+// reaches this number.
 func (p *Prover) most(r *ratelimit.Rule, in time.Duration, n int) (most int, exact bool) {
 	rates, unlimited := p.rates(r)
 	if unlimited {
@@ -176,7 +182,7 @@ func (p *Prover) most(r *ratelimit.Rule, in time.Duration, n int) (most int, exa
 		}
 	}
 	if len(rates) > 1 && shared(r.Key) && !r.Algorithm.Windowed() {
-		rates = append(rates, fastest(rates)) // requests of several rates take from one key
+		rates = append(rates, fastest(rates)) // clients with different rates share one key
 	}
 	for _, rate := range rates {
 		if got := r.Algorithm.MaxIn(rate, in-1); got < 0 {
@@ -189,7 +195,8 @@ func (p *Prover) most(r *ratelimit.Rule, in time.Duration, n int) (most int, exa
 	return most, exact
 }
 
-// fastest returns a rate of a bucket that grants at least what all the given rates grant to requests that take turns.
+// fastest returns a rate for a bucket that clients with different rates share. A bucket with this rate grants at least as
+// much as the shared bucket can grant to them together.
 func fastest(rates []ratelimit.Rate) ratelimit.Rate {
 	f, burst := rates[0], 0
 	for _, r := range rates {
@@ -207,7 +214,7 @@ func fastest(rates []ratelimit.Rate) ratelimit.Rate {
 	return f
 }
 
-// times returns n times k, or Unlimited.
+// times returns n times k. It returns Unlimited if n is Unlimited or the product is too large for an int.
 func times(n, k int) int {
 	if n == Unlimited || k > 0 && n > math.MaxInt/k {
 		return Unlimited
@@ -269,7 +276,7 @@ func (p *Prover) bound(endpoint string, in time.Duration, client, down bool) (Bo
 	return b, nil
 }
 
-// alone returns the most that all processes grant by the rule while the store is down.
+// alone returns the most that all processes together grant by the rule r while the store is down.
 func (p *Prover) alone(r *ratelimit.Rule, in time.Duration) int {
 	policy := r.OnStoreError
 	switch text := policy.String(); {

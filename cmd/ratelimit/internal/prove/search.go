@@ -16,9 +16,10 @@ const maxSearched = 100_000
 // base is an instant at which windows of most lengths begin.
 var base = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 
-// search looks for a schedule that reaches b.Most in one process. It plays requests to the limiter, each at the first instant at
-// which it is granted, in intervals that begin just before a window of a rule ends, and in one that begins with a window. If it
-// finds one, b.How is Reached.
+// search looks for a schedule that reaches b.Most in one process. It tries intervals that begin with a window of a rule, or
+// just before a window ends. In each interval, it sends requests to a limiter, each at the first instant at which the
+// request is granted. If a schedule reaches b.Most, search stores the schedule in b, and changes b.How from Upper to
+// Reached.
 func (p *Prover) search(endpoint string, b *Bound, client bool) error {
 	rules, err := p.Rules(endpoint)
 	if err != nil || b.Most > maxSearched {
@@ -78,7 +79,8 @@ func (p *Prover) play(endpoint string, start time.Time, b *Bound, client bool) (
 	return n, schedule, nil
 }
 
-// request returns the request with the given number: of always the same client, or of a client of its own.
+// request returns the request with the given number. If client is true, all requests are of one client. Otherwise each
+// number has its own client.
 func (p *Prover) request(endpoint string, number int, client bool) ratelimit.Request {
 	req := ratelimit.Request{Client: "client", IP: "192.0.2.1", Endpoint: endpoint}
 	if !client {

@@ -58,7 +58,7 @@ type Player struct {
 // Blocked is the name under which a [Report] counts the requests that an override blocks: no rule denies them.
 const Blocked = "(blocked)"
 
-// denier returns the rule that has denied a request, by its result.
+// denier returns the rule that has denied the request with the result res.
 func (p *Player) denier(res *ratelimit.Result) *rule {
 	if res.Reason == ratelimit.ReasonOverride {
 		return p.blocks
@@ -66,7 +66,8 @@ func (p *Player) denier(res *ratelimit.Result) *rule {
 	return p.rule(res.Rule)
 }
 
-// rule returns the rule with this name. Of few rules, it compares all names, which is faster than a map.
+// rule returns the rule with this name. If there are few rules, it compares their names one by one, which is faster than a
+// map.
 func (p *Player) rule(name string) *rule {
 	if len(p.rules) > 8 {
 		return p.byName[name]

@@ -30,7 +30,7 @@ type Report struct {
 	Spans     []Span        `json:"spans"`        // spans of time in which there was a request, in order
 	Width     time.Duration `json:"spanLengthNs"` // length of each span in nanoseconds
 	Offenders []Offender    `json:"offenders"`    // the clients with the most denials
-	Missed    uint64        `json:"missed"`       // each rule has denied a client at most this often if its denials are not counted
+	Missed    uint64        `json:"missed"`       // most denials that one rule and one client can have without being counted
 
 	NotJudged []NotJudged `json:"notJudged,omitempty"` // rules that could not decide on all requests to which they apply
 

@@ -9,9 +9,9 @@ type spread struct {
 	level uint // number of bits, above the lowest leftBits, that are 0 in the hash of a kept key: one key in 1<<level is kept
 }
 
-// A slot has one key of a spread. The slot is free if it is 0. Its lowest leftBits are minLeft: 1 + the smallest fraction of the
-// limit that was left, in thousandths, so 501 for a half, and 0 after a denial. The other bits are those of the hash of the
-// key. So many slots fit into the caches of a processor.
+// A slot has one key of a spread. The slot is free if it is 0. Its lowest leftBits bits are minLeft: 1 + the smallest
+// fraction of the limit that was left, in thousandths, so 501 for a half, and 0 after a denial. The other bits are those of
+// the hash of the key. A slot is this small so that many slots fit into the caches of a processor.
 type slot uint64
 
 const leftBits = 10

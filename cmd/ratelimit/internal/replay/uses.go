@@ -6,7 +6,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// Uses has the requests that have used the budget of one key of a rule, and those that the rule denied.
+// Uses says which requests have used the budget of one key of a rule, and how many the rule denied.
 type Uses struct {
 	Seen          // requests with this key that the rule denied, or that it granted and no other rule denied
 	Granted int   // how many requests were charged
@@ -49,7 +49,7 @@ func (s *Seen) note(allowed bool, at time.Time) {
 	}
 }
 
-// Watched says what the requests of a log did that came before one request.
+// Watched describes the requests of a log that came before the one request that the user asks about.
 type Watched struct {
 	Client Seen             // requests of the same client for the same endpoint
 	Rules  map[string]*Uses // requests with the same key of a rule, by the name of the rule
@@ -57,9 +57,9 @@ type Watched struct {
 	client, endpoint string
 }
 
-// Watch lets the Player record the requests of the same client for the same endpoint as the request req and, for each rule,
-// those that have the same key of this rule. The result is filled in by the requests that come later. Of each rule, it keeps
-// the last requests that were granted, up to the given number.
+// Watch makes the Player record two kinds of later requests. The first kind has the same client and the same endpoint as the
+// request req. The second kind has, for one of the rules, the same key as req. The Player adds them to the result while it
+// plays them. For each rule, the result lists the last granted requests, at most as many as the parameter keep.
 func (p *Player) Watch(req *ratelimit.Request, keep int) *Watched {
 	p.watched = &Watched{Rules: make(map[string]*Uses), client: req.Client, endpoint: req.Endpoint}
 	for _, r := range p.rules {
@@ -68,7 +68,7 @@ func (p *Player) Watch(req *ratelimit.Request, keep int) *Watched {
 	return p.watched
 }
 
-// note records a request and the answers to it: that of the limiter, and those of the rules.
+// note records a request with the answer of the limiter, res, and the answers of the rules, each.
 func (w *Watched) note(p *Player, res *ratelimit.Result, each []ratelimit.Result, req *ratelimit.Request, at time.Time) {
 	if req.Client == w.client && req.Endpoint == w.endpoint {
 		w.Client.note(res.Allowed, at)

@@ -8,10 +8,10 @@ import (
 // The type peaks is a heap of the sums of all keys of a rule. The key with the most units comes first. It implements
 // heap.Interface.
 //
-// Invariant: the units of a sum in the heap are at least those that the key has in the window that ends now.
+// Invariant: the units of a sum in the heap are at least the units that its key was granted in the window that ends now.
 type peaks struct {
 	sums     []*sum
-	begun    int           // the parts of the simulation before this one have their value at their begin
+	begun    int           // how many parts of the simulation the method pass has recorded
 	duration time.Duration // of the simulation
 }
 
@@ -34,8 +34,9 @@ func (p *peaks) Pop() any { panic("sim: a sum stays in the heap") }
 
 func (p *peaks) add(s *sum) { heap.Push(p, s) }
 
-// most returns the most units that a key has in the window of the given length that ends at the time at. Each sum that it has to
-// correct becomes smaller, so in all calls together it corrects as many sums as there were grants, at most.
+// most returns the most units that a key was granted in the window of the given length that ends at the time at. The sums
+// in the heap may be too large, because they were computed for earlier windows, so most corrects the first sum until it is
+// right. Each correction removes at least one grant from a sum, so there are never more corrections than grants.
 func (p *peaks) most(at, length time.Duration) int {
 	for len(p.sums) > 0 {
 		first := p.sums[0]
@@ -48,7 +49,8 @@ func (p *peaks) most(at, length time.Duration) int {
 	return 0
 }
 
-// pass notes, for all parts of the simulation up to the given one, the units in the windows that end when the part begins.
+// pass records, for all parts of the simulation up to the given one, the most units of a key in the window that ends when
+// the part begins.
 func (r *Rule) pass(part int) {
 	for p := &r.peaks; p.begun <= part; p.begun++ {
 		begin := time.Duration(p.begun) * p.duration / Bins // no overflow, see bin
@@ -56,7 +58,7 @@ func (r *Rule) pass(part int) {
 	}
 }
 
-// end fills in what is not known before all requests were sent.
+// end computes the counts that are known only after all requests were sent.
 func (out *Outcome) end() {
 	for _, r := range out.Rules {
 		if !r.holds() && r.Mode.Denies() {

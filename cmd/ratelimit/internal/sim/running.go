@@ -37,8 +37,8 @@ func (q *running) Pop() any {
 	return x
 }
 
-// The method end ends all requests that end at the given time or before. The time is counted from the start. So if
-// one request ends at the instant at which another request arrives, the first one no longer counts as running.
+// The method end ends all requests whose end is at the time at or before. This time is counted from the start. A request
+// that ends at the instant at which another request arrives no longer counts as running.
 func (q *running) end(clock *ratelimit.FakeClock, start time.Time, at time.Duration) error {
 	for len(*q) > 0 && (*q)[0].end <= at {
 		r := heap.Pop(q).(runs)

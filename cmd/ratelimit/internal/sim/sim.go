@@ -172,8 +172,8 @@ func (s shadowObserver) Observe(_ context.Context, d ratelimit.Decision) {
 	}
 }
 
-// StartOf returns an instant at which a window of one of the rules begins: of the first rule whose windows are those of a calendar,
-// or a window of the length per if there is no such rule.
+// StartOf returns an instant at which a window begins. It is a window of the first rule that counts by a calendar or, if
+// there is no such rule, a window of the length per.
 func StartOf(rules []ratelimit.Rule, per time.Duration) time.Time {
 	for _, r := range rules {
 		if w, _ := calendar.Parse(string(r.Rate.Window)); w.Calendar() != nil {

@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// Routes gives paths whose segments are numbers or other identifiers the name of their route, such as /users/{id} for /users/45.
+// Routes finds the route of a path. It replaces each segment that is a number or another identifier by a variable: the
+// route of /users/45 is /users/{id}.
 type Routes struct {
 	kept    map[string]string
 	grouped map[string]bool
 }
 
-// maxRoutesKept is for how many paths Routes keeps the route.
+// maxRoutesKept is the largest number of paths whose routes Routes keeps.
 const maxRoutesKept = 1 << 16
 
 // Of returns the route of a path. A text that is no path, and a path without identifiers, stays as it is.
@@ -90,22 +91,22 @@ func isID(segment string) bool {
 	return digits >= 4 && digits+hex+others >= 20 && dashes <= 2 // a ULID, or a key such as cus_NffrFeUfNV2Hib1234
 }
 
-// The least number of different segments in one place of a path that are taken for names, and the largest share of the requests
-// that one of them may have, in percent.
+// GroupRare replaces the segments in one place of the paths by {name} if there are at least manySegments different ones,
+// and none of them has more than rareShare percent of the requests.
 const (
 	manySegments = 20
 	rareShare    = 10
 )
 
-// A segment is a place in the tree of all paths.
+// A segment is a node in the tree of all paths: /a/b is the node b within the node a.
 type segment struct {
 	within    map[string]*segment
 	requests  uint64   // requests to this path, and to those below it
 	endpoints []uint32 // indexes of the endpoints that end here
 }
 
-// GroupRare joins endpoints that differ in a segment that has many values, none of which is frequent, such as the names of
-// articles. The endpoint then has {name} in this place. It returns the names of the endpoints that it has made.
+// GroupRare joins endpoints that differ in one segment, if this segment has many values and none is frequent. For example,
+// /articles/a, /articles/b and many more become /articles/{name}. It returns the names of the joined endpoints.
 func (s *Sample) GroupRare() (made []string) {
 	top := &segment{}
 	for i, e := range s.endpoints[1:] {
@@ -187,7 +188,7 @@ func (s *segment) join(other *segment) {
 	}
 }
 
-// rename gives endpoints other names, and joins those that have the same name then.
+// rename gives endpoints the names in the map, and joins endpoints that have the same name afterwards.
 func (s *Sample) rename(names map[uint32]string) {
 	numbers, old := make([]uint32, len(s.endpoints)), s.endpoints
 	s.endpoints = append(make([]endpoint, 0, len(old)), old[0])
