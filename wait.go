@@ -101,20 +101,25 @@ func (l *RateLimiter) Wait(ctx context.Context, req Request) (Result, error) {
 
 // wait does the work of Wait and ReserveWait. For ReserveWait, r becomes the reservation, and term says for how long its
 // units can be given back. For Wait, r is nil.
-func (l *RateLimiter) wait(ctx context.Context, req *Request, r *Reservation, term time.Duration) (Result, error) {
-	ctx = orBackground(ctx)
-	w := ruleWait{limiter: l, ctx: ctx, req: req, reserves: r, term: term, overrides: override.At{Doubt: override.DoubtOf(ctx)}}
-	for {
-		w.version = l.waiters.Version() // read before the rules, so that a change in between is noticed
-		l.overrides.Poll()
-		w.set, w.overrides = l.set.Load(), l.overrides.At(w.overrides.Doubt)
-		if w.set == nil || req.validate() != nil || w.ctx.Err() != nil || l.takesID(req, true) != nil {
-			return l.check(w.ctx, req, engine.ModeTake)
-		}
-		if res, err := w.wait(); !errors.Is(err, waitline.ErrChanged) {
+func (l *RateLimiter) wait(ctx context.Context, req *Request, r *Reservation, term time.Duration) (res Result, err error) {
+	w := new(ruleWait) // filled field by field, as in stand
+	w.limiter, w.ctx, w.req, w.reserves, w.term = l, orBackground(ctx), req, r, term
+	w.overrides.Doubt = override.DoubtOf(w.ctx)
+	for w.load() {
+		if res, err = w.wait(); !errors.Is(err, waitline.ErrChanged) {
 			return res, err
 		}
 	}
+	return l.check(w.ctx, req, engine.ModeTake)
+}
+
+// load loads the rules and the overrides. If it returns false, the request is not to wait: Check answers it.
+func (w *ruleWait) load() bool {
+	l := w.limiter
+	w.version = l.waiters.Version() // read before the rules, so that a change in between is noticed
+	l.overrides.Poll()
+	w.set, w.overrides = l.set.Load(), l.overrides.At(w.overrides.Doubt)
+	return w.set != nil && w.req.validate() == nil && w.ctx.Err() == nil && l.takesID(w.req, true) == nil
 }
 
 // A ruleWait is the state of one call of RateLimiter.Wait.
@@ -178,32 +183,39 @@ func (w *ruleWait) drop() {
 
 // wait waits until the rules in w.set grant or refuse the request. If these rules no longer apply, the error is ErrChanged.
 func (w *ruleWait) wait() (Result, error) {
-	l := w.limiter
 	d, err := w.prepared()
 	defer w.drop()
+	barred := err == nil && barredFor(d, &w.limiter.time) > 0
+	if err != nil || barred || !d.denies() || w.limiter.needsCall(d) {
+		return w.besideLines(d, barred, err)
+	}
+	refused, err := w.stand(d, false)
+	return w.waited(refused, err)
+}
+
+// besideLines answers where no line of the keys in memory is needed: err says that d has no rules, d is barred (blocked),
+// no rule of d denies, or a store or a custom limiter must be called.
+func (w *ruleWait) besideLines(d *decision, barred bool, err error) (Result, error) {
 	switch {
 	case err != nil:
 		return Result{}, err
-	case barredFor(d, &l.time) > 0:
+	case barred:
 		return w.waitBarred(d)
 	case !d.denies():
-		res, err := l.decide(w.ctx, d)
+		res, err := w.limiter.decide(w.ctx, d)
 		w.keep(d, res)
 		return res, err
-	case l.needsCall(d):
-		waiting := d.waiting
-		w.drop()
-		return w.waitAsking(waiting)
 	}
-	refused, err := w.stand(d, false)
-	if err != nil && !refused {
-		return Result{}, err
-	}
-	return w.waited(refused, err)
+	waiting := d.waiting
+	w.drop()
+	return w.waitAsking(waiting)
 }
 
 // waited returns the answer of Wait. As a function of its own, it keeps its variables off the stack of a waiting caller.
 func (w *ruleWait) waited(refused bool, err error) (Result, error) {
+	if err != nil && !refused {
+		return Result{}, err
+	}
 	res, problems := w.limiter.answered(w.ctx, w.d)
 	if refused {
 		return res, errors.Join(err, problems)
