@@ -23,7 +23,7 @@ const (
 	EffectBlock  = "block"  // deny all requests
 	EffectExempt = "exempt" // the rules do not take part: they neither limit nor charge
 	EffectRate   = "rate"   // [Override.Rate] is the limit, in place of [Rule.Rate], Tiers and Resolve
-	EffectPardon = "pardon" // once: end the blocks that a [Penalty] has begun, and forget the strikes
+	EffectPardon = "pardon" // once, in a call of its own: end the blocks that a [Penalty] has begun, and forget the strikes
 )
 
 // An Override is an exception from the rules for one client or for some addresses. [RateLimiter.Override] sets it.

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ratelimit-go/ratelimit"
 )
@@ -46,7 +47,7 @@ func Debug(l *ratelimit.RateLimiter) http.Handler {
 		panic("httplimit: the limiter is nil")
 	}
 	sum := sha256.Sum256([]byte(debugCSS))
-	functions := template.FuncMap{"count": grouped, "units": units, "wait": waitText, "time": timeText, "plural": plural}
+	functions := template.FuncMap{"count": grouped, "units": units, "wait": waitText, "time": timeText, "plural": plural, "name": nameText}
 	page := template.New("debug").Funcs(functions)
 	return &debugHandler{
 		limiter: l,
@@ -198,4 +199,14 @@ func plural(n int, one, many string) string {
 		return one
 	}
 	return many
+}
+
+// nameText returns the name of a client as people can read it without doubt. A name with characters that cannot be seen, or with
+// spaces at its ends, is quoted as in Go: otherwise it could look like the name of another client, or like none.
+func nameText(name string) string {
+	hidden := func(r rune) bool { return !strconv.IsPrint(r) }
+	if strings.ContainsFunc(name, hidden) || !utf8.ValidString(name) || strings.TrimSpace(name) != name {
+		return strconv.Quote(name)
+	}
+	return name
 }

@@ -3,6 +3,7 @@ package httplimit_test
 import (
 	"encoding/json"
 	"fmt"
+	"html/template"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -301,6 +302,22 @@ func TestDebugHostile(t *testing.T) {
 	_, page := debug(t, l, http.MethodGet, "")
 	assert.Equal(t, 1000+10+len(hostile), strings.Count(page, `<th scope="row">`))
 	assert.Contains(t, page, "other rules have denied requests, too.")
+}
+
+// TestDebugHiddenCharacters has clients whose names look like others on a screen: these are quoted.
+func TestDebugHiddenCharacters(t *testing.T) {
+	l, _ := perMinute(t, 1)
+	for name, want := range map[string]string{
+		"a\u202egnol yrev\u202c": `"a\u202egnol yrev\u202c"`, // looks like "avery long"
+		"shop\u200b":             `"shop\u200b"`, "  ": `"  "`, "shop ": `"shop "`, "a\nb": `"a\nb"`, "\xff": `"\xff"`,
+		"shop 7": "shop 7", `"shop"`: `"shop"`, "日本": "日本", "<b>": "<b>",
+	} {
+		override(t, l, ratelimit.Override{Client: name, Effect: ratelimit.EffectBlock})
+		want := template.HTMLEscapeString(want)
+		_, page := debug(t, l, http.MethodGet, "?client="+url.QueryEscape(name))
+		assert.Contains(t, page, "client <bdi>"+want+"</bdi>", "an override for %q", name)
+		assert.Contains(t, page, "Client <b><bdi>"+want+"</bdi></b>", "the state of %q", name)
+	}
 }
 
 // TestDebugManyOverrides shows the first 1,000 Overrides, and says where the others are.
