@@ -12,6 +12,8 @@ import (
 // A Stored is the state of one key of a rule, as a row of the database has it. [StoredIn] returns a Stored. It is for programs that show
 // what a database has, such as the command ratelimit top.
 type Stored struct {
+	RowKey string // the key of the row; no other state has it
+
 	// Ask has the Rule, the Key and the Algorithm of the state. The row does not name the other fields. If the rule has a Warmup or
 	// a Penalty, set Ask.Warmup and Ask.Penalty before you call a method. Look also needs Ask.Rate.
 	Ask ratelimit.Ask
@@ -22,14 +24,13 @@ type Stored struct {
 
 	Warms bool // whether the rule of the state has a Warmup
 
-	key   string
 	value []byte
 }
 
 // StoredIn returns the state in a row with this key and this value. The result ok is false if no state has such a key, for example if
 // the row is the record of a request with an ID. StoredIn does not read the value.
 func StoredIn(key, value []byte) (s Stored, ok bool) {
-	s.key, s.value = string(key), value
+	s.RowKey, s.value = string(key), value
 	if len(key) == 0 {
 		return s, false
 	}
@@ -49,7 +50,7 @@ func StoredIn(key, value []byte) (s Stored, ok bool) {
 	if s.Ask.Algorithm == "" || size <= 0 || n > uint64(len(key)-1-size) || len(key) > maxKey {
 		return s, false
 	}
-	rest := s.key[1+size:]
+	rest := s.RowKey[1+size:]
 	s.Ask.Rule, s.Ask.Key = rest[:n], rest[n:]
 	return s, true
 }
@@ -95,6 +96,6 @@ func (s *Stored) with(at time.Time, ask *ratelimit.Ask, f func(*decider, *row)) 
 	d := deciders.Get().(*decider)
 	defer deciders.Put(d)
 	d.time = at
-	f(d, &row{key: s.key, old: s.value, charge: chargeOf(ask)})
+	f(d, &row{key: s.RowKey, old: s.value, charge: chargeOf(ask)})
 	d.book.Forget()
 }
