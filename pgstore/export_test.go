@@ -11,3 +11,6 @@ func (s *Store) Sweep(ctx context.Context) (many bool, err error) { return s.swe
 
 // Backend returns the Backend of s.
 func (s *Store) Backend() dbstore.Backend { return s.backend }
+
+// Sweeps reports whether s deletes rows that have expired.
+func (s *Store) Sweeps() bool { return s.sweeper != nil }

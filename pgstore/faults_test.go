@@ -408,6 +408,9 @@ func TestOptions(t *testing.T) {
 	_, err = pgstore.New(t.Context(), pool)
 	require.ErrorContains(t, err, "pgstore: cannot connect: ")
 	require.NotContains(t, err.Error(), "secret")
+	_, err = ratelimit.New(nil, nil, ratelimit.WithStore(&pgstore.Store{}), ratelimit.WithName("shop"), ratelimit.WithOverrides())
+	require.EqualError(t, err, "ratelimit: store is *pgstore.Store: must have the methods SetOverrides and OverridesSince: "+
+		"WithOverrides keeps overrides in it")
 	var zero pgstore.Store
 	zero.Close()
 	require.ErrorIs(t, zero.Ping(t.Context()), ratelimit.ErrInvalidConfig)

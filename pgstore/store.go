@@ -43,10 +43,17 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts ...Option) (*Store, error
 	if err != nil {
 		return nil, err
 	}
+	s := &Store{Store: store, backend: b}
+	if set.guest {
+		if err := b.complete(ctx); err != nil {
+			return nil, err
+		}
+		return s, nil
+	}
 	if err := b.prepare(ctx); err != nil {
 		return nil, err
 	}
-	s := &Store{Store: store, backend: b, sweeper: newSweeper(b)}
+	s.sweeper = newSweeper(b)
 	go s.sweeper.run()
 	return s, nil
 }
@@ -64,12 +71,8 @@ func (s *Store) Ping(ctx context.Context) error {
 	if s == nil || s.backend == nil {
 		return configError("store", "the zero value", "must be made by New")
 	}
-	missing, err := s.backend.inspect(ctx)
-	switch {
-	case err != nil:
+	if err := s.backend.complete(ctx); err != nil {
 		return err
-	case len(missing) > 0:
-		return fmt.Errorf("pgstore: the database has no %s", strings.Join(missing, " and no "))
 	}
 	return s.backend.probe(ctx)
 }
@@ -80,6 +83,7 @@ type Option func(*settings)
 type settings struct {
 	table   string
 	durable bool
+	guest   bool // see WithoutUpkeep
 	store   []dbstore.Option
 	invalid error
 }
@@ -93,6 +97,11 @@ func WithTable(name string) Option { return func(s *settings) { s.table = name }
 // forget what was granted shortly before: within up to three times its wal_writer_delay, which is 200 ms by default. A crash of a
 // process that uses the Store loses nothing.
 func WithDurableCommits() Option { return func(s *settings) { s.durable = true } }
+
+// WithoutUpkeep makes [New] leave the database as it is: if the table or a function is missing, New fails, and the Store does not delete
+// rows that have expired. Another process must do so. This Option is for programs that only look after the limits of a service, such as
+// the command ratelimit reset.
+func WithoutUpkeep() Option { return func(s *settings) { s.guest = true } }
 
 // WithStoreOptions passes options to the Store of package dbstore, such as [dbstore.WithTimeout].
 func WithStoreOptions(opts ...dbstore.Option) Option {
@@ -171,6 +180,15 @@ func (b *backend) inspect(ctx context.Context) (missing []string, err error) {
 		return nil, fmt.Errorf("pgstore: the role may not select, insert, update and delete in the table %s", b.table)
 	}
 	return missing, nil
+}
+
+// complete returns an error if the Store could not work, also if the table or one of its functions is missing.
+func (b *backend) complete(ctx context.Context) error {
+	missing, err := b.inspect(ctx)
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("pgstore: the database has no %s", strings.Join(missing, " and no "))
+	}
+	return err
 }
 
 // prepare makes the table and its functions if any of them is missing. If many processes do so at once, they run the SQL one after the

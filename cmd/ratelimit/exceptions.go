@@ -22,7 +22,7 @@ type exceptionFlags struct {
 
 func newExceptionFlags(fs *flag.FlagSet) *exceptionFlags {
 	return &exceptionFlags{
-		newServerFlags(fs),
+		newRedisFlags(fs),
 		fs.String("overrides", "", "a `file` of overrides, as \"ratelimit overrides -json\" prints them"),
 	}
 }
@@ -72,7 +72,7 @@ func (f *serverFlags) overrides(ctx context.Context, t *terminal) ([]ratelimit.O
 	defer s.close()
 	var c ratelimit.OverrideChange
 	err = s.within(ctx, func(ctx context.Context) (err error) {
-		c, err = s.store.OverridesSince(ctx, *f.name, ratelimit.OverrideVersion{})
+		c, err = s.redis().OverridesSince(ctx, *f.name, ratelimit.OverrideVersion{})
 		return err
 	})
 	if err == nil && len(c.Set) == 0 {

@@ -1,5 +1,5 @@
 // Command ratelimit shows what the rules of a rate limiter do before a service uses them. Except with the commands
-// for Redis, it runs the limiter on a simulated clock: it sends no requests to a service, and it does not wait.
+// for servers, it runs the limiter on a simulated clock: it sends no requests to a service, and it does not wait.
 //
 //	ratelimit validate limits.json         find mistakes and surprises in a file of rules
 //	ratelimit simulate -shape bursts ...   show what a limit does with simulated traffic
@@ -7,8 +7,8 @@
 //	ratelimit suggest access.log           suggest limits that would have denied few requests of a log
 //	ratelimit explain limits.json ...      explain why one request is granted or denied
 //	ratelimit prove limits.json            find the most that all rules together let through
-//	ratelimit top -redis URL ...           list the keys in a Redis server that are closest to their limit
-//	ratelimit reset -client a ...          give a client its full limit back, in a Redis server
+//	ratelimit top -redis URL ...           list the keys in Redis or PostgreSQL that are closest to their limit
+//	ratelimit reset -client a ...          give a client its full limit back, in Redis or PostgreSQL
 //	ratelimit block -client alice ...      deny a client or some addresses, in all processes
 //	ratelimit exempt -ip 10.0.0.0/8 ...    free a client or some addresses from rules
 //	ratelimit rate -client alice 500/m ... give a client or some addresses another limit

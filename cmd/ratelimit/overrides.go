@@ -91,7 +91,7 @@ type whomFlags struct {
 
 func newWhomFlags(fs *flag.FlagSet) *whomFlags {
 	w := &whomFlags{
-		server: newServerFlags(fs),
+		server: newRedisFlags(fs),
 		config: fs.String("config", "", "the `file` of rules"),
 		client: fs.String("client", "", "the `client`"),
 		ip:     fs.String("ip", "", "the `address`, or a prefix such as 10.0.0.0/8"),
@@ -127,7 +127,7 @@ type target struct {
 // open connects to the server, and reads the overrides of the limiter there. The parameter urls has the arguments that name a
 // server. If the parameter whom is true, the flag -client or the flag -ip must be given.
 func (w *whomFlags) open(ctx context.Context, urls []string, whom bool) (*target, error) {
-	if _, err := w.server.url(urls); err != nil {
+	if _, _, err := w.server.url(urls); err != nil {
 		return nil, err
 	}
 	given := *w.client != "" || *w.ip != ""
@@ -152,7 +152,7 @@ func (w *whomFlags) open(ctx context.Context, urls []string, whom bool) (*target
 		return nil, err
 	}
 	t := &target{server: s, name: *w.server.name}
-	opts = append(opts, ratelimit.WithStore(s.store), ratelimit.WithOverrides())
+	opts = append(opts, ratelimit.WithStore(s.redis()), ratelimit.WithOverrides())
 	if *w.config != "" {
 		_, t.limiter, err = loadRules(*w.config, opts...)
 	} else {
@@ -172,7 +172,7 @@ func (w *whomFlags) open(ctx context.Context, urls []string, whom bool) (*target
 // the limiter the time of the server.
 func (t *target) read(ctx context.Context) error {
 	return t.within(ctx, func(ctx context.Context) error {
-		c, err := t.store.OverridesSince(ctx, t.name, ratelimit.OverrideVersion{})
+		c, err := t.redis().OverridesSince(ctx, t.name, ratelimit.OverrideVersion{})
 		if err != nil {
 			return err
 		}

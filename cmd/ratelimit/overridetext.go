@@ -268,23 +268,18 @@ func escaped(names []string) (all []string) {
 // stops after about ten thousand keys. In this case the result all is false, because other keys may belong to further
 // limiters.
 func (t *target) limiters(ctx context.Context) (names []string, all bool) {
-	for cursor, steps := uint64(0), 0; steps < 20; steps++ {
-		var keys []string
-		err := t.within(ctx, func(ctx context.Context) (err error) {
-			keys, cursor, err = t.client.Scan(ctx, cursor, t.store.Pattern(), 500).Result()
-			return err
-		})
+	for from, steps := "", 0; steps < 20; steps++ {
+		states, next, err := t.step(ctx, from, 500)
 		if err != nil {
 			return nil, false
 		}
-		for _, key := range keys {
-			s, ok := t.store.Stored(key)
-			limiter, _, _ := strings.Cut(s.Ask.Rule, ":")
-			if ok && !slices.Contains(names, limiter) && (len(names) < 100 || limiter == t.name) {
+		for i := range states {
+			limiter := states[i].limiter()
+			if !slices.Contains(names, limiter) && (len(names) < 100 || limiter == t.name) {
 				names = append(names, limiter)
 			}
 		}
-		if cursor == 0 || slices.Contains(names, t.name) {
+		if from = next; from == "" || slices.Contains(names, t.name) {
 			all = true
 			break
 		}

@@ -14,13 +14,14 @@ import (
 
 var resetCommand = command{
 	name:    "reset",
-	summary: "give a client its limit back, in Redis",
+	summary: "give a client its limit back, in Redis or PostgreSQL",
 	examples: `
 ratelimit reset -redis redis://127.0.0.1:6379 -config limits.json -name shop \
     -client alice -endpoint /search
 ratelimit reset -config limits.json -name shop -client alice
 ratelimit reset -config limits.json -name shop -ip 203.0.113.9 -rule /login
-ratelimit reset -config limits.json -name shop -client alice -dry-run
+ratelimit reset -postgres postgres://db/shop -config limits.json -name shop \
+    -client alice -dry-run
 `,
 	about: `
 Makes the keys of one client as good as new, by Reset of the library: in the
@@ -97,7 +98,11 @@ func runReset(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string)
 		return err
 	}
 	defer s.close()
-	if _, l, err = loadRules(*config, ratelimit.WithStore(s.store), ratelimit.WithName(*how.name)); err != nil {
+	var store ratelimit.Store
+	if err := s.within(ctx, func(ctx context.Context) (err error) { store, err = s.store(ctx); return err }); err != nil {
+		return err
+	}
+	if _, l, err = loadRules(*config, ratelimit.WithStore(store), ratelimit.WithName(*how.name)); err != nil {
 		return err
 	}
 	out := resetJSON{Server: s.address, Limiter: *how.name, DryRun: *dryRun, unused: unused}

@@ -12,15 +12,15 @@ import (
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
-	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
 var topCommand = command{
 	name:    "top",
-	summary: "who is closest to a limit now, in Redis",
+	summary: "who is closest to a limit now, in Redis or PostgreSQL",
 	examples: `
 ratelimit top -redis redis://127.0.0.1:6379 -config limits.json
 ratelimit top -redis redis://:secret@db:6379/2 -config limits.json -name shop -n 5
+ratelimit top -postgres postgres://db/shop -config limits.json
 ratelimit top -config limits.json -every 0 -json
 `,
 	about: `
@@ -28,10 +28,12 @@ Shows for each rule the keys that have the smallest part of their limit left. In
 a terminal it is shown again every two seconds, until you press Ctrl-C, and in a
 pipe once. The server is redis://127.0.0.1:6379/0 if none is given.
 
-Nothing is written, and no command takes the server long: the names are read by
-SCAN in steps of -count, and after each step there is a pause that is as long as
-the step took. The states are read by scripts that write nothing, 20 keys each.
-Of a Cluster, give the address of each master.
+Nothing is written, and no command takes the server long. In Redis, the names
+are read by SCAN in steps of -count, and the states by scripts that write
+nothing, 20 keys each. Of a Cluster, give the address of each master. In
+PostgreSQL, a step reads -count rows of the table; a replica, and a role that
+may only SELECT, are enough. After each step there is a pause that is as long
+as the step took.
 `,
 	run: runTop,
 }
@@ -40,8 +42,9 @@ Of a Cluster, give the address of each master.
 type topJSON struct {
 	Server string    `json:"server"`
 	Time   time.Time `json:"time"`
-	Keys   int       `json:"keys"`   // number of keys whose state was read
-	Others int       `json:"others"` // number of keys in the server to which no rule belongs
+	Keys   int       `json:"keys"`             // number of keys whose state was read
+	Others int       `json:"others"`           // number of keys in the server to which no rule belongs
+	Hashed int       `json:"hashed,omitempty"` // number of keys that do not say to which rule they belong, because their names are too long
 	// Limiters has, by the name of the limiter, how many of the Others there are.
 	Limiters map[string]int `json:"limiters,omitempty"`
 	Rules    []topRule      `json:"rules"`
@@ -65,17 +68,17 @@ type topKey struct {
 	Left       int           `json:"left"`
 	RetryAfter time.Duration `json:"retryAfterNs"`
 	ResetAfter time.Duration `json:"resetAfterNs"`
-	name       string        // full name of the key in the Redis server
+	name       string        // full name of the key in the server
 }
 
-// A watch reads from a Redis server how much of its limit each key has left. It reads once, or again and again.
+// A watch reads from a server how much of its limit each key has left. It reads once, or again and again.
 type watch struct {
 	*server
 	rules   map[string]ratelimit.Rule
 	names   []string // names of the rules, the longest first: a name may end with another name, and the longer one must match first
 	name    string   // name of the limiter to show; if it is empty, all limiters are shown
 	maxKeys int      // largest number of keys to print for each rule
-	count   int64
+	count   int      // how many names a step looks at
 	pause   time.Duration
 	partly  func(*topJSON) // gets what was found so far, if reading takes long; may be nil
 }
@@ -87,7 +90,7 @@ func runTop(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) e
 	config := fs.String("config", "", "the `file` of rules")
 	n := fs.Int("n", 10, "how many `keys` of each rule")
 	every := everyFlag(fs)
-	count := fs.Int("count", 200, "how many `names` a step of SCAN looks at")
+	count := fs.Int("count", 200, "how many `names` a step looks at")
 	pause := fs.Duration("pause", 5*time.Millisecond, "the shortest `pause` after a step")
 	asJSON := fs.Bool("json", false, "print JSON, once")
 	how := newServerFlags(fs)
@@ -105,7 +108,7 @@ func runTop(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) e
 	case *pause < 0:
 		return usageError(fmt.Sprintf("-pause is %v: must not be negative", *pause))
 	}
-	w := &watch{name: *how.name, maxKeys: *n, count: int64(*count), pause: *pause}
+	w := &watch{name: *how.name, maxKeys: *n, count: *count, pause: *pause}
 	if err := w.load(*config); err != nil {
 		return err
 	}
@@ -217,20 +220,20 @@ func (w *watch) load(path string) error {
 }
 
 // The method rule returns the rule to which the stored state s belongs. If no rule has this state, it returns false. The
-// field Ask.Rule of s has the name of the limiter and the name of the rule, with a colon between them.
-func (w *watch) rule(s *redisstore.Stored) (r ratelimit.Rule, ok bool) {
+// field Rule of its ask has the name of the limiter and the name of the rule, with a colon between them.
+func (w *watch) rule(s *state) (r ratelimit.Rule, ok bool) {
 	for _, name := range w.names {
 		candidate := w.rules[name]
-		limiter, ends := strings.CutSuffix(s.Ask.Rule, ":"+name+afterName(&candidate))
+		limiter, ends := strings.CutSuffix(s.ask.Rule, ":"+name+afterName(&candidate))
 		if ends && (w.name == "" || w.name == limiter) {
 			r, ok = candidate, true
 			break
 		}
 	}
-	return r, ok && r.Algorithm == s.Ask.Algorithm && s.Warms == (r.Warmup != ratelimit.Warmup{})
+	return r, ok && r.Algorithm == s.ask.Algorithm && s.warms == (r.Warmup != ratelimit.Warmup{})
 }
 
-// afterName returns what follows the name of the rule r in the field Ask.Rule of a stored state. If the rule has a unit,
+// afterName returns what follows the name of the rule r in the field Rule of the ask of a stored state. If the rule has a unit,
 // this is a zero byte and the unit. Otherwise it is empty.
 func afterName(r *ratelimit.Rule) string {
 	if r.Unit == "" {
@@ -239,45 +242,27 @@ func afterName(r *ratelimit.Rule) string {
 	return "\x00" + r.Unit
 }
 
-// The method pass reads the states of all keys in the Redis server once.
+// The method pass reads the states of all keys in the server once.
 func (w *watch) pass(ctx context.Context) (*topJSON, error) {
 	found := &topJSON{Server: w.address, Rules: []topRule{}, Limiters: make(map[string]int)}
 	shown := time.Now()
 	at := make(map[string]int) // index in found.Rules of each rule, by the name of the rule
-	for cursor := uint64(0); ; {
+	for from := ""; ; {
 		began := time.Now()
-		var names []string
-		err := w.within(ctx, func(ctx context.Context) (err error) {
-			names, cursor, err = w.client.Scan(ctx, cursor, w.store.Pattern(), w.count).Result()
-			return err
-		})
+		all, next, err := w.step(ctx, from, w.count)
 		if err != nil {
 			return nil, err
 		}
-		var states []redisstore.Stored
-		for _, name := range names {
-			s, ok := w.store.Stored(name)
-			if !ok {
-				continue
-			}
-			r, ok := w.rule(&s)
-			if !ok {
-				found.Others++
-				found.Limiters[limiterOf(&s)]++
-				continue
-			}
-			s.Ask.Rate, s.Ask.Warmup, s.Ask.Penalty = r.Rate, r.Warmup, r.Penalty
-			states = append(states, s)
-		}
-		if err := w.tiers(ctx, states); err != nil {
+		states := w.ofRules(all, found)
+		if err := w.within(ctx, func(ctx context.Context) error { return w.tiers(ctx, states) }); err != nil {
 			return nil, err
 		}
 		for part := range slices.Chunk(states, lookTogether) {
-			if err := w.look(ctx, part, found, at); err != nil {
+			if err := w.show(ctx, part, found, at); err != nil {
 				return nil, err
 			}
 		}
-		if cursor == 0 {
+		if from = next; from == "" {
 			break
 		}
 		if w.partly != nil && time.Since(shown) > time.Second/2 {
@@ -293,25 +278,48 @@ func (w *watch) pass(ctx context.Context) (*topJSON, error) {
 	return found, nil
 }
 
-// look reads the given states with one call of a Redis script, and adds the results to found. If one of the keys does
-// not hold the state of a limiter, this call fails, and look then makes a separate call for each state.
-func (w *watch) look(ctx context.Context, states []redisstore.Stored, found *topJSON, at map[string]int) error {
+// ofRules returns those of the states that belong to the rules, with the rates of these rules. It counts the others in found.
+func (w *watch) ofRules(all []state, found *topJSON) (states []state) {
+	for _, s := range all {
+		r, ok := w.rule(&s)
+		switch {
+		case s.hashed:
+			found.Hashed++
+		case !ok:
+			found.Others++
+			found.Limiters[s.limiter()]++
+		default:
+			s.rate, s.ask.Rate, s.ask.Warmup, s.ask.Penalty = r.Rate, r.Rate, r.Warmup, r.Penalty
+			for _, rate := range r.Tiers {
+				if rate != ratelimit.Unlimited {
+					s.rates = append(s.rates, rate)
+				}
+			}
+			states = append(states, s)
+		}
+	}
+	return states
+}
+
+// show reads the given states together, and adds the results to found. If one of them is not the state of a limiter, the call fails,
+// and show then makes a separate call for each state.
+func (w *watch) show(ctx context.Context, states []state, found *topJSON, at map[string]int) error {
 	var results []ratelimit.Result
 	foreign := false
 	err := w.within(ctx, func(ctx context.Context) (err error) {
-		results, err = w.store.Look(ctx, states)
-		var failed *redisstore.Error
+		results, err = w.look(ctx, states)
+		var failed ratelimit.StoreErrorAnswered
 		foreign = errors.As(err, &failed) && failed.Answered()
 		return err
 	})
 	switch {
 	case foreign && len(states) == 1:
 		found.Others++
-		found.Limiters[limiterOf(&states[0])]++
+		found.Limiters[states[0].limiter()]++
 		return nil
 	case foreign:
 		for i := range states {
-			if err := w.look(ctx, states[i:i+1], found, at); err != nil {
+			if err := w.show(ctx, states[i:i+1], found, at); err != nil {
 				return err
 			}
 		}
@@ -321,17 +329,17 @@ func (w *watch) look(ctx context.Context, states []redisstore.Stored, found *top
 	}
 	for i := range states {
 		s := &states[i]
-		j, ok := at[s.Ask.Rule]
+		j, ok := at[s.ask.Rule]
 		if !ok {
 			j = len(found.Rules)
-			at[s.Ask.Rule] = j
-			rule, unit, _ := strings.Cut(s.Ask.Rule, "\x00")
+			at[s.ask.Rule] = j
+			rule, unit, _ := strings.Cut(s.ask.Rule, "\x00")
 			found.Rules = append(found.Rules, topRule{
-				Rule: rule, Algorithm: string(s.Ask.Algorithm), Rate: s.Ask.Rate, RateText: s.Ask.Rate.String(), Unit: unit, Top: []topKey{},
+				Rule: rule, Algorithm: string(s.ask.Algorithm), Rate: s.rate, RateText: s.rate.String(), Unit: unit, Top: []topKey{},
 			})
 		}
 		res := &results[i]
-		found.Rules[j].add(topKey{s.Ask.Key, res.Limit, res.Remaining, res.RetryAfter, res.ResetAfter, s.Name}, w.maxKeys)
+		found.Rules[j].add(topKey{s.ask.Key, res.Limit, res.Remaining, res.RetryAfter, res.ResetAfter, s.name}, w.maxKeys)
 		found.Keys++
 	}
 	return nil
@@ -365,6 +373,9 @@ func printTop(t *terminal, found *topJSON, over bool) error {
 	p.line("%s, %s UTC: %s", found.Server, found.Time.Format(timeFormat), countText(found.Keys, "key"))
 	if found.Others > 0 {
 		p.line("%s to no rule of the file: %s", belong(found.Others), listOf(found.Limiters))
+	}
+	if found.Hashed > 0 {
+		p.line("%s of unknown rules: names above 200 bytes are stored as a hash", countText(found.Hashed, "key"))
 	}
 	for _, r := range found.Rules {
 		p.line("")

@@ -99,6 +99,15 @@ func (b *Book) Dump(c *Charge) (row []byte, keep keytable.Instant) {
 	return f.Bytes(), keep
 }
 
+// ChargedAt reports whether b has a state of the key of the Charge c, and the key was last charged at c.Rate, or at a rate that
+// decides the same.
+func (b *Book) ChargedAt(c *Charge) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	keys := b.rules[c.name()]
+	return keys != nil && keys.Keys.(rower).chargedAt(keytable.HashOf(c.Key), c.Rate)
+}
+
 // Forget makes b forget all keys that were loaded or dumped since the last call of Forget. It also calls the function onRestart
 // that was given to [NewBook]. What b knows of the rules, such as their rates, stays.
 func (b *Book) Forget() {
@@ -128,6 +137,10 @@ func packRate(f *packed.Form, r *Rate) {
 type rower interface {
 	// has reports whether the key with hash h has a state.
 	has(h keytable.Hash) bool
+
+	// chargedAt reports whether the key with hash h has a state, and was last charged at the rate r, or at a rate that decides
+	// the same.
+	chargedAt(h keytable.Hash, r Rate) bool
 
 	// dump writes the state of the key with hash h to f. The Ledger l has the open charges of this key. The row can be deleted
 	// at the instant in the result keep: from then on, a key without a state gets the same answers.
@@ -160,6 +173,18 @@ func (k *ratedKeys[S, C]) has(h keytable.Hash) bool {
 	defer shard.Unlock()
 	s := shard.Find(h)
 	return s != nil && s.tag.plan() != 0
+}
+
+func (k *ratedKeys[S, C]) chargedAt(h keytable.Hash, r Rate) bool {
+	shard := k.table.Lock(h)
+	defer shard.Unlock()
+	s := shard.Find(h)
+	if s == nil {
+		return false
+	}
+	_, same, err := shard.Algorithm.configured(r)
+	p := shard.Algorithm.planOf(s)
+	return err == nil && p != nil && p.rate == same
 }
 
 func (k *ratedKeys[S, C]) dump(l *Ledger, h keytable.Hash, f *packed.Form, now keytable.Instant) (keep keytable.Instant) {
