@@ -256,6 +256,9 @@ func (s *server) resetAll(ctx context.Context, l *ratelimit.RateLimiter, req, lo
 	return nil
 }
 
+// remembered says that the processes keep the last denials of a key, see redisstore.WithDenialCache.
+const remembered = "Processes may still deny for 1s."
+
 // printReset prints, for each rule, how many units were left before and after a reset.
 func printReset(t *terminal, out *resetJSON) error {
 	p := &page{width: t.width}
@@ -282,6 +285,9 @@ func printReset(t *terminal, out *resetJSON) error {
 		if !r.Reset {
 			p.line("%s: not reset, as clients share it; see -rule", name(r.Rule))
 		}
+	}
+	if out.Keys > 0 && !out.DryRun {
+		p.line(remembered)
 	}
 	if unknown {
 		p.line("-: not known here, but reset too; see top")
