@@ -74,7 +74,7 @@ func TestPageWidths(t *testing.T) {
 func TestPageFirst(t *testing.T) {
 	rows := [][]string{{"whom", "effect", "note"}, {"ip 2001:db8:1:2::/64", "block", "scraper, ticket 4711"}}
 	for width, want := range map[int]string{
-		44: "whom                  effect  note\nip 2001:db8:1:2::/64   block  scraper, t...\n",
+		44: "whom                  effect  note\nip 2001:db8:1:2::/64   block  scraper, ti...\n",
 		32: "whom            effect  note\nip 2001:db8...   block  scrap...\n",
 		20: "by whom\nip 2001:db8:1:2::/64\n  effect block\n  note scraper,\n    ticket 4711\n",
 	} {
