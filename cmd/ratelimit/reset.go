@@ -146,7 +146,7 @@ func whoIs(req *ratelimit.Request) string {
 }
 
 // countText returns a number and a noun, such as "1 rule" or "2 rules".
-func countText(n int, noun string) string {
+func countText[N int | uint64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
