@@ -52,3 +52,29 @@ func TestExplainUnknownClient(t *testing.T) {
 	require.Empty(t, got.err)
 	require.Contains(t, got.out, "denied")
 }
+
+// TestReplayFuture requires that a line from the future, as a broken clock writes it, changes no answer to the lines after it.
+func TestReplayFuture(t *testing.T) {
+	const lines = 60
+	log := "time,client,endpoint\n"
+	for i := range lines {
+		if log += fmt.Sprintf("%d,a,/a\n", 1791633600+20*i); i == 9 {
+			log += "2106993600,b,/b\n" // in 2036
+		}
+	}
+	files := map[string]string{"log.csv": log, "limits.json": `{"rules": [
+  {"endpoint": "/a", "algorithm": "SlidingWindowLog", "rate": "2/m"}], "default": {"algorithm": "TokenBucket", "rate": "1/s"}}`}
+	got := runIn(t, files, strings.Fields("replay log.csv -config limits.json")...)
+	require.Empty(t, got.err)
+	require.Contains(t, got.out, fmt.Sprintf("denied: %d requests ", lines/3), "two of three requests in a minute are granted")
+}
+
+// TestReplayTab requires that the command line may name the tab in both ways.
+func TestReplayTab(t *testing.T) {
+	files := map[string]string{"log.tsv": "time\tclient\tendpoint\tcost\n1791633600\ta\t/a\t0\n", "limits.json": `{"rules": [
+  {"endpoint": "/a", "algorithm": "TokenBucket", "rate": "1/h"}]}`}
+	for _, comma := range []string{"tab", `\t`, "\t"} {
+		got := runIn(t, files, "replay", "log.tsv", "-format", "csv", "-comma", comma, "-config", "limits.json", "-decisions", "-")
+		require.Contains(t, got.out, `"client":"a","endpoint":"/a","cost":1,"allowed":true,"limit":1,"remaining":0`, "a cost of 0 counts as 1")
+	}
+}

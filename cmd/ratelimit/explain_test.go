@@ -235,3 +235,14 @@ func TestExplainBad(t *testing.T) {
 	}
 	require.Equal(t, exitFailed, runIn(t, files, strings.Fields("explain limits.json -client a -endpoint /a -after missing.log")...).code)
 }
+
+// TestExplainPenalty requires that explain says that a penalty blocks a client, for whom more budget would not help.
+func TestExplainPenalty(t *testing.T) {
+	files := map[string]string{"limits.json": `{"rules": [{"endpoint": "/search", "algorithm": "TokenBucket", "rate": "1/h",
+  "penalty": {"after": 2, "within": "1h", "for": "3h"}}]}`, "access.csv": "time,client,endpoint\n" +
+		strings.Repeat("1791633600,alice,/search\n", 4)}
+	got := runIn(t, files, strings.Fields("explain limits.json -client alice -endpoint /search -after access.csv -at 1791633660")...)
+	require.Equal(t, exitFound, got.code)
+	require.Contains(t, got.out, "\nblocked by a penalty, again after 2h59m, at 2026-10-10 15:00:00\n")
+	require.Contains(t, got.out, "\n  state  used before: 0 of 1 left, blocked by a penalty, again after 2h59m\n")
+}

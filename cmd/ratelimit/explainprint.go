@@ -253,6 +253,8 @@ func answer(r ratelimit.Result) string {
 		return "granted"
 	case r.RetryAfter == ratelimit.Never:
 		return "denied, and always would be"
+	case r.Reason == ratelimit.ReasonPenalty:
+		return "blocked by a penalty, again after " + wait(r.RetryAfter)
 	}
 	return "denied, again after " + wait(r.RetryAfter)
 }

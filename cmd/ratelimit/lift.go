@@ -28,8 +28,8 @@ or a prefix; with -rules or -rule, what was set for exactly these rules; with
 -all, for everybody. It prints what it has lifted. The exit code is 1 if there
 was nothing to lift.
 
-Processes whose limiters have the option WithOverrides obey within a second of
-their next decision. Names may be pasted as "overrides" prints them. The server
+Processes whose limiters have the option WithOverrides obey within a second
+after their next request. Names may be pasted as "overrides" prints them. The server
 is redis://127.0.0.1:6379/0 if none is given.
 `,
 	run: runLift,
@@ -151,7 +151,7 @@ func runLift(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) 
 	p := &page{width: wide(t)}
 	p.line("%s: lifted %s of limiter %s", s.address, countOf(len(lifted)), name(s.name))
 	p.table(overrideRows(lifted, s.now), 2, 4)
-	p.line("Processes with WithOverrides obey within 1s of their next decision.")
+	p.line("Processes with WithOverrides obey within 1s after their next request.")
 	_, err = io.WriteString(t.out, p.String())
 	return err
 }
@@ -255,6 +255,7 @@ func runPardon(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	if len(done) > 0 {
 		p.line("%s: pardoned %s in limiter %s", s.address, whomText(&o), name(s.name))
 		p.line("rules  %s", strings.Join(escaped(done), ", "))
+		p.line(remembered)
 	}
 	if len(others) > 0 {
 		p.line("%sleft out: %s", map[bool]string{true: s.address + ": "}[len(done) == 0], strings.Join(escaped(others), ", "))

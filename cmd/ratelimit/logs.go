@@ -114,7 +114,7 @@ IPv6 address, it is the network of -ipv6 bits. The endpoint is the path without
 the query or, with -route, the route that http.ServeMux takes.
 -field client=user takes another column. In JSON, -field client=request.ip looks
 within an object. Of several columns, as in -field client=user,host, the first
-that is not empty counts.
+that is not empty counts. A cost of 0 counts as 1.
 
 A line that cannot be read is counted and skipped, and the first three are
 shown. What makes the answer doubtful, such as a rule that no request met, is

@@ -59,6 +59,7 @@ func TestPages(t *testing.T) {
 		got := runIn(t, nil, c.name, "-h")
 		require.Equal(t, exitOK, got.code)
 		require.Regexp(t, "^  ratelimit "+c.name, got.out)
+		require.NotContains(t, got.out, "-1ns", "a default that means something else")
 		for line := range strings.Lines(got.out) {
 			require.LessOrEqual(t, len(strings.TrimSuffix(line, "\n")), 110, line)
 		}

@@ -16,7 +16,7 @@ func writeMarkdown(w io.Writer, r *replayJSON) error {
 		b.Reset()
 		fmt.Fprintf(&b, "### Rate limits: %s instead of %s\n\n", code(r.Against), code(r.Config))
 	}
-	fmt.Fprintf(&b, "%s requests, %s to %s UTC.\n\n", number(r.Requests), stamp(&r.From), stamp(&r.To))
+	fmt.Fprintf(&b, "%s, %s to %s UTC.\n\n", countText(r.Requests, "request"), stamp(&r.From), stamp(&r.To))
 	for _, text := range r.Warnings {
 		fmt.Fprintf(&b, "> **Warning:** %s\n\n", markdown(text))
 	}

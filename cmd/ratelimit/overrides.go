@@ -70,8 +70,8 @@ names. The file of rules says which these are. A window keeps its length.
 }
 
 const aboutOverrides = `
-Processes whose limiters have the option WithOverrides obey within a second of
-their next decision. -rules, -rule and rates need -config, so that nothing is
+Processes whose limiters have the option WithOverrides obey within a second
+after their next request. -rules, -rule and rates need -config, so that nothing is
 set that could not apply. Names may be pasted as replay, top and logs print
 them: quotation marks and escapes such as \x1b are read, except with -exact.
 The note ends with who you are: user@host. The server is
@@ -255,7 +255,7 @@ func runSet(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string, e
 	p.line("rules  %s", rulesText(&o))
 	p.line("until  %s", untilText(&o, s.now))
 	p.line("note   %s", plain(o.Note))
-	p.line("Processes with WithOverrides obey within 1s of their next decision.")
+	p.line("Processes with WithOverrides obey within 1s after their next request.")
 	for _, hint := range s.hints(ctx, &o) {
 		p.line("note: %s", hint)
 	}

@@ -37,8 +37,8 @@ func (p *page) line(format string, args ...any) {
 
 // The method table adds a table to the page. The first row is the header. The parameter left has indexes of
 // columns. The first column and these columns are aligned to the left, and their texts are truncated if the table
-// is wider than the page. All other columns are aligned to the right. If the table does not fit even so, each row is
-// written as several lines.
+// is wider than the page: those of the first column, which a user may want to copy, only if the others are short. All other
+// columns are aligned to the right. If the table does not fit even so, each row is written as several lines.
 func (p *page) table(rows [][]string, left ...int) {
 	widths := make([]int, len(rows[0]))
 	total := 2 * (len(widths) - 1)
@@ -52,7 +52,13 @@ func (p *page) table(rows [][]string, left ...int) {
 	}
 	shrinkable := append([]int{0}, left...)
 	for total > p.width {
-		widest := slices.MaxFunc(shrinkable, func(a, b int) int { return cmp.Compare(widths[a], widths[b]) })
+		widest := 0
+		if len(left) > 0 {
+			widest = slices.MaxFunc(left, func(a, b int) int { return cmp.Compare(widths[a], widths[b]) })
+		}
+		if widths[widest] <= 8 {
+			widest = 0
+		}
 		if widths[widest] <= 8 {
 			p.cards(rows)
 			return
@@ -80,7 +86,7 @@ func (p *page) table(rows [][]string, left ...int) {
 // a header.
 func (p *page) cards(rows [][]string) {
 	header := rows[0]
-	if text := header[0]; strings.HasPrefix(text, "by ") {
+	if text := header[0]; strings.Contains(" "+text, " by ") {
 		p.line("%s", text)
 	} else {
 		p.line("by %s", text)

@@ -35,8 +35,8 @@ its beginning, but not its end. Nothing is let through beyond these numbers:
   reached  several rules decide, and -schedule prints requests that reach it
   bound    it may not be reached
 
-Without -store redis, each of the -replicas counts alone. With it, the last
-columns are for an interval in which the store fails once: the policies of the
+Without -store redis, each of the -replicas counts alone. With it, the columns
+"outage" are for an interval in which the store fails once: the policies of the
 rules then answer, or -policy for rules without one. -lease is WithLeases. A
 client has one tier, that with the most requests. Rules in shadow mode and with
 InFlight bound nothing. The exit code is 1 if an -assert may be broken.
@@ -292,7 +292,7 @@ func printProofs(t *terminal, f *proveFlags, out *proofJSON) error {
 	if len(out.Proofs) > 0 {
 		rows := [][]string{{"endpoint", "in any", "one client", "all clients"}}
 		if f.store == "redis" {
-			rows[0] = append(rows[0], "store fails: one", "all")
+			rows[0] = append(rows[0], "outage: one", "outage: all")
 		}
 		for _, r := range out.Proofs {
 			row := []string{name(prove.Shown(r.Endpoint)), span(r.In), r.Client.text(), r.All.text()}

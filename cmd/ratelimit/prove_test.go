@@ -26,9 +26,9 @@ all others      1s   104 exact    104 exact
 `, ""}, got)
 	got = runIn(t, files, "prove", "limits.json", "-replicas", "4", "-store", "redis", "-policy", "local:4",
 		"-endpoint", "/db,/login", "-in", "1s")
-	require.Equal(t, call{exitOK, `endpoint  in any  one client  all clients  store fails: one        all
-/db           1s  10 reached    104 exact          18 bound  204 bound
-/login        1s  10 reached    104 exact          10 bound  104 bound
+	require.Equal(t, call{exitOK, `endpoint  in any  one client  all clients  outage: one  outage: all
+/db           1s  10 reached    104 exact     18 bound    204 bound
+/login        1s  10 reached    104 exact     10 bound    104 bound
 `, ""}, got)
 	got = runIn(t, files, "prove", "limits.json", "-replicas", "4", "-endpoint", "/db", "-in", "1s", "-schedule")
 	require.Contains(t, got.out, "/db           1s  40 reached    416 exact\n\n"+

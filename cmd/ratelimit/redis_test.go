@@ -254,6 +254,7 @@ rule      key  left before     now      of
 requests  a             57      60      60
 tokens    a         18,500  20,000  20,000
 at once   a              -       -       4
+Processes may still deny for 1s.
 -: not known here, but reset too; see top
 `, ""}, got)
 	got = do(t, "top", url, "-config", "gateway.json")
@@ -302,6 +303,7 @@ rule     key          left before     now       of
 /search  evil\x1b[2J            0     100      100
 all      ""                99,213  99,213  100,000
 all: not reset, as clients share it; see -rule
+Processes may still deny for 1s.
 `, address), ""}, got)
 	res, err := l.Peek(t.Context(), ratelimit.Request{Client: "evil\x1b[2J", Endpoint: "/search"})
 	require.NoError(t, err)
@@ -316,6 +318,7 @@ all: not reset, as clients share it; see -rule
 rule     key    left before  now   of
 /search  young          100  100  100
 /new     young            1   10   50
+Processes may still deny for 1s.
 `, ""}, got)
 	require.Zero(t, client.Exists(t.Context(), "ratelimit:{cyoung}:1F:shop%3a/new").Val())
 
@@ -457,6 +460,7 @@ func TestTopWrongName(t *testing.T) {
 	require.Equal(t, 81, *out.Rules[0].Before)
 	got = do(t, "reset", url, "-config", "limits.json", "-name", "shop", "-client", "client19", "-dry-run")
 	require.Contains(t, got.out, "would reset 1 key of limiter shop\n")
+	require.NotContains(t, got.out, remembered)
 	got = do(t, "reset", url, "-config", "limits.json", "-name", "shop", "-client", "client19")
 	require.Regexp(t, `reset 1 key of limiter shop\n.*\n/search +client19 +81 +100 +100\n`, got.out, "the dry run has changed nothing")
 }

@@ -315,6 +315,9 @@ func (f *shareFlag) Set(text string) error {
 	if !ok || len(text) > 20 || strings.ContainsAny(text, "eE_xX/") || r.Sign() < 0 || r.Cmp(big.NewRat(1, 1)) > 0 {
 		return fmt.Errorf("must be a share from 0%% to 100%%, such as 0.1%%")
 	}
+	if r.IsInt() && r.Sign() > 0 && !percent {
+		return errors.New("may mean 1% or 100%: write it with %")
+	}
 	f.share = r
 	return nil
 }

@@ -233,12 +233,12 @@ func TestReplayInterrupted(t *testing.T) {
 }
 
 func TestShare(t *testing.T) {
-	for text, want := range map[string]uint64{"0.1%": 1000, "0.001": 1000, "100%": 1000_000, "0": 0, "1": 1000_000, "33.3333%": 333_333} {
+	for text, want := range map[string]uint64{"0.1%": 1000, "0.001": 1000, "100%": 1000_000, "0": 0, "33.3333%": 333_333} {
 		var f shareFlag
 		require.NoError(t, f.Set(text))
 		require.Equal(t, want, f.of(1_000_000), text)
 	}
-	for _, text := range []string{"", "%", "101%", "-1%", "1/2", "0x1", "1e-3", "a", "1.5"} {
+	for _, text := range []string{"", "%", "101%", "-1%", "1/2", "0x1", "1e-3", "a", "1.5", "1", "1.0"} {
 		require.Error(t, new(shareFlag).Set(text), text)
 	}
 	require.Equal(t, uint64(7), (&shareFlag{}).of(7), "none is given")
@@ -434,4 +434,15 @@ func TestReplayOverrides(t *testing.T) {
 	got = runIn(t, files, strings.Fields("replay log -config plain.json -against limits.json")...)
 	require.Equal(t, exitOK, got.code, got.err)
 	require.Contains(t, got.out, "(blocked)")
+}
+
+// TestReplayOne requires that a report of one request and one client has no plural.
+func TestReplayOne(t *testing.T) {
+	files := map[string]string{"log.csv": "time,client,endpoint\n1791633600,a,/b\n", "limits.json": `{"rules": [
+  {"endpoint": "/a", "algorithm": "TokenBucket", "rate": "1/h"}]}`}
+	got := runIn(t, files, strings.Fields("replay log.csv -config limits.json")...)
+	require.Contains(t, got.out, "1 request, 2026-10-10 12:00:00 to 2026-10-10 12:00:00 UTC\n1 request has no rule\n"+
+		"denied: 0 requests (0.00 %) of 0 of 1 client\n")
+	got = runIn(t, files, strings.Fields("replay log.csv -config limits.json -markdown")...)
+	require.Contains(t, got.out, "\n1 request, 2026-10-10")
 }

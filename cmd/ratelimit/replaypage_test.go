@@ -29,6 +29,7 @@ func TestReplayPage(t *testing.T) {
 	}
 	require.Contains(t, page, "<caption>top offenders</caption>")
 	require.Contains(t, page, `<td role="cell" data-label="by rule">/login</td>`)
+	require.Contains(t, page, `<td role="cell" data-label="first" class="none">-</td>`, "a phone does not show it")
 	require.Contains(t, page, "denied only by other.json")
 	require.Contains(t, page, "&lt;b&gt;x&lt;/b&gt;")
 	for _, banned := range []string{"<b>", "<script", "<link", "src=", "href=", "url(", "ZgotmplZ", "###"} {

@@ -56,18 +56,18 @@ func printReplay(t *terminal, r *replayJSON) error {
 // writeReport writes a report of replay. It calls the function spans at the place where the report shows when requests were
 // denied.
 func writeReport(p sheet, r *replayJSON, spans func()) {
-	p.line("%s requests, %s to %s UTC", number(r.Requests), stamp(&r.From), stamp(&r.To))
+	p.line("%s, %s to %s UTC", countText(r.Requests, "request"), stamp(&r.From), stamp(&r.To))
 	if r.Log.Broken > 0 {
 		p.line("%s of %s lines could not be read", number(r.Log.Broken), number(r.Log.Lines))
 	}
 	if r.Backward > 0 {
-		p.line("%s requests are out of order, by up to %s: decided at the latest time so far", number(r.Backward), span(r.Back))
+		p.line("%s out of order, by up to %s: decided at the latest time so far", countVerb(r.Backward, "is", "are"), span(r.Back))
 	}
 	if r.Unlimited > 0 {
-		p.line("%s requests have no rule", number(r.Unlimited))
+		p.line("%s no rule", countVerb(r.Unlimited, "has", "have"))
 	}
-	p.line("denied: %s requests (%s) of %s of %s%s clients", number(r.Denied), percent(r.Denied, r.Requests),
-		number(r.Clients.Denied), about(r.Clients.Exact), number(r.Clients.Keys))
+	p.line("denied: %s (%s) of %s of %s%s", countText(r.Denied, "request"), percent(r.Denied, r.Requests),
+		number(r.Clients.Denied), about(r.Clients.Exact), countText(r.Clients.Keys, "client"))
 	printRules(p, r)
 	spans()
 	printOffenders(p, "top offenders", r.Offenders, r.Missed)
@@ -75,6 +75,14 @@ func writeReport(p sheet, r *replayJSON, spans func()) {
 	if r.Report.Against != nil {
 		printDifference(p, r)
 	}
+}
+
+// countVerb returns a text such as "1 request has" or "2 requests have". It gets the verb for one request, and that for several.
+func countVerb(n uint64, one, several string) string {
+	if n == 1 {
+		several = one
+	}
+	return countText(n, "request") + " " + several
 }
 
 func about(exact bool) string {

@@ -151,7 +151,7 @@ func whoIs(req *ratelimit.Request) string {
 }
 
 // countText returns a number and a noun, such as "1 rule" or "2 rules".
-func countText(n int, noun string) string {
+func countText[N int | uint64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
@@ -261,6 +261,9 @@ func (s *server) resetAll(ctx context.Context, l *ratelimit.RateLimiter, req, lo
 	return nil
 }
 
+// remembered says that the processes keep the last denials of a key, see redisstore.WithDenialCache.
+const remembered = "Processes may still deny for 1s."
+
 // printReset prints, for each rule, how many units were left before and after a reset.
 func printReset(t *terminal, out *resetJSON) error {
 	p := &page{width: t.width}
@@ -287,6 +290,9 @@ func printReset(t *terminal, out *resetJSON) error {
 		if !r.Reset {
 			p.line("%s: not reset, as clients share it; see -rule", name(r.Rule))
 		}
+	}
+	if out.Keys > 0 && !out.DryRun {
+		p.line(remembered)
 	}
 	if unknown {
 		p.line("-: not known here, but reset too; see top")

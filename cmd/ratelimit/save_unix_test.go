@@ -68,3 +68,21 @@ func TestPageWidths(t *testing.T) {
 	p.line("%s", strings.Repeat("x", 20))
 	require.Equal(t, strings.Repeat("x", 20)+"\n", p.String(), "a word stays whole")
 }
+
+// TestPageFirst requires that the first column of a table, which a user may want to copy, is the last that is truncated, and that
+// a heading that says "by" itself is not begun with it.
+func TestPageFirst(t *testing.T) {
+	rows := [][]string{{"whom", "effect", "note"}, {"ip 2001:db8:1:2::/64", "block", "scraper, ticket 4711"}}
+	for width, want := range map[int]string{
+		44: "whom                  effect  note\nip 2001:db8:1:2::/64   block  scraper, ti...\n",
+		32: "whom            effect  note\nip 2001:db8...   block  scrap...\n",
+		20: "by whom\nip 2001:db8:1:2::/64\n  effect block\n  note scraper,\n    ticket 4711\n",
+	} {
+		p := &page{width: width}
+		p.table(rows, 2)
+		require.Equal(t, want, p.String(), width)
+	}
+	p := &page{width: 12}
+	p.table([][]string{{"keys by least", "denied"}, {"/search", "1"}})
+	require.Equal(t, "keys by\n  least\n/search\n  denied 1\n", p.String())
+}

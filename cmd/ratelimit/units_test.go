@@ -35,7 +35,7 @@ func TestReplayUnits(t *testing.T) {
 	files := gatewayFiles()
 	got := runIn(t, files, strings.Fields("replay app.json -config gateway.json")...)
 	require.Equal(t, call{exitOK, `5 requests, 2026-10-10 12:00:00 to 2026-10-10 12:00:04 UTC
-denied: 0 requests (0.00 %) of 0 of 1 clients
+denied: 0 requests (0.00 %) of 0 of 1 client
 
 rule      requests  denied          first  last
 requests         5       0  0.00 %      -     -
@@ -53,7 +53,7 @@ small                                 0     0      0      0      0     1
 
 	got = runIn(t, files, strings.Fields("replay app.json -config gateway.json -against shadows.json -field cost:tokens=usage.tokens")...)
 	require.Equal(t, call{exitOK, `5 requests, 2026-10-10 12:00:00 to 2026-10-10 12:00:04 UTC
-denied: 2 requests (40.00 %) of 1 of 1 clients
+denied: 2 requests (40.00 %) of 1 of 1 client
 
 rule      requests  denied                         first                 last
 requests         5       0   0.00 %                    -                    -

@@ -183,6 +183,9 @@ func validate(t *terminal, path string, o lint.Options, names map[string]bool) (
 		if f == nil && (reports == nil || reports[0].Line == 0) {
 			return nil, err // err says why the file cannot be read
 		}
+		if ext := filepath.Ext(path); len(reports) > 0 && (ext == ".yaml" || ext == ".yml") {
+			reports[0].Advice = "only JSON is read: convert the file, for example by yq -o json"
+		}
 		return reports, nil
 	}
 	if err := l.ReloadOverrides(); err != nil { // removes the overrides, because the rules are checked as if there were none

@@ -147,3 +147,10 @@ func TestValidateForms(t *testing.T) {
 	require.Equal(t, "%25%0A:,", annotated("%\n:,", false))
 	require.Equal(t, "%3A%2C", annotated(":,", true))
 }
+
+// TestValidateYAML requires that the first problem of a file of YAML says that it must be JSON.
+func TestValidateYAML(t *testing.T) {
+	got := runIn(t, map[string]string{"limits.yaml": "rules:\n  - endpoint: /a\n"}, "validate", "limits.yaml")
+	require.Equal(t, call{exitFound, "limits.yaml:1:1: RL000 error: must be a JSON value, but is \"r\"\n" +
+		"    only JSON is read: convert the file, for example by yq -o json\n", ""}, got)
+}

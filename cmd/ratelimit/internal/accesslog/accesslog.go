@@ -98,14 +98,15 @@ type found [][]byte
 
 // A Reader reads the requests of one log.
 type Reader struct {
-	options Options
-	in      *bufio.Reader
-	long    []byte // holds a line that does not fit into the buffer of the bufio.Reader
-	parser  parser // nil until the first line has been read
-	columns *columns
-	found   found
-	line    int
-	counts  Counts
+	options  Options
+	in       *bufio.Reader
+	long     []byte // holds a line that does not fit into the buffer of the bufio.Reader
+	parser   parser // nil until the first line has been read
+	columns  *columns
+	found    found
+	line     int
+	counts   Counts
+	lastTime *keptTime // the time of the previous line, see times.parse
 	*Kept
 }
 
@@ -292,7 +293,7 @@ func (r *Reader) read(line []byte, e *Entry) (reason string) {
 	if at < 0 {
 		return "has no time"
 	}
-	ns, ok := r.times.parse(r.found[at])
+	ns, ok := r.times.parse(r.found[at], &r.lastTime)
 	if !ok {
 		return "has a time that cannot be read"
 	}

@@ -14,7 +14,13 @@ type client struct {
 }
 
 // The type clients caches clients by the text of their address, so that most addresses need not be parsed.
-type clients [1 << 12]keptClient
+type clients struct {
+	tags [keptClients]uint32 // bits of the hash of each kept address; 0 if there is none
+	kept [keptClients]keptClient
+}
+
+// keptClients is how many addresses are kept.
+const keptClients = 1 << 12
 
 // A keptClient is one entry of the cache. For an IPv4 address without a port, it has only a name: "ip:" and the address.
 type keptClient struct {
@@ -26,11 +32,14 @@ type keptClient struct {
 var keptSeed = maphash.MakeSeed()
 
 // of returns the IP and the name of the client with the given address. The parameter bits is the length of the prefix that
-// stands for an IPv6 address.
+// stands for an IPv6 address. The tags are small enough for a fast cache. If they differ, of need not look at a kept address.
 func (c *clients) of(text []byte, bits int) (ip, name string) {
 	const prefix = len("ip:")
-	kept := &c[maphash.Bytes(keptSeed, text)&(1<<12-1)]
+	hash := maphash.Bytes(keptSeed, text)
+	at, tag := hash%keptClients, uint32(hash>>32)|1
+	kept := &c.kept[at]
 	switch {
+	case c.tags[at] != tag:
 	case kept.other != nil:
 		if kept.other.text == string(text) {
 			return kept.other.ip, kept.other.name
@@ -38,6 +47,7 @@ func (c *clients) of(text []byte, bits int) (ip, name string) {
 	case len(kept.name) == len(text)+prefix && kept.name[prefix:] == string(text):
 		return kept.name[prefix:], kept.name
 	}
+	c.tags[at] = tag
 	if isIPv4(text) {
 		var b [len("ip:255.255.255.255")]byte
 		*kept = keptClient{name: string(append(append(b[:0], "ip:"...), text...))}

@@ -57,20 +57,9 @@ func (p *combined) parse(line []byte, into *found) string {
 		return other
 	}
 	p.set(f, 0, line[:i])
-	line = line[i+1:]
-	if i = bytes.IndexByte(line, ' '); i <= 0 {
+	if line = p.identity(f, line[i+1:]); line == nil {
 		return other
 	}
-	p.set(f, 1, line[:i])
-	line = line[i+1:]
-	// The name of the user may have spaces. It ends before the text " [".
-	if i = bytes.IndexByte(line, '['); i < 2 || line[i-1] != ' ' {
-		if i = bytes.Index(line, []byte(" [")) + 1; i < 2 {
-			return other
-		}
-	}
-	p.set(f, 2, line[:i-1])
-	line = line[i+1:]
 	if i = bytes.IndexByte(line, ']'); i < 0 || len(line) < i+3 || line[i+1] != ' ' || line[i+2] != '"' {
 		return other
 	}
@@ -87,6 +76,28 @@ func (p *combined) parse(line []byte, into *found) string {
 		p.rest(f, line[i+5:])
 	}
 	return ""
+}
+
+// identity sets the columns "ident" and "user", with which the given text begins, and returns the text after the bracket that
+// follows them. It returns nil if there is no such bracket.
+func (p *combined) identity(f found, line []byte) []byte {
+	if none := []byte("- - ["); bytes.HasPrefix(line, none) {
+		return line[len(none):]
+	}
+	i := bytes.IndexByte(line, ' ')
+	if i <= 0 {
+		return nil
+	}
+	p.set(f, 1, line[:i])
+	line = line[i+1:]
+	// The name of the user may have spaces. It ends before the text " [".
+	if i = bytes.IndexByte(line, '['); i < 2 || line[i-1] != ' ' {
+		if i = bytes.Index(line, []byte(" [")) + 1; i < 2 {
+			return nil
+		}
+	}
+	p.set(f, 2, line[:i-1])
+	return line[i+1:]
 }
 
 // request reads a request line, such as "GET /a?b HTTP/1.1", and sets the columns that are parts of it. It returns
@@ -164,10 +175,12 @@ func digits(text []byte) bool {
 
 // pathIn returns the path within text. The text is a request line, a URL, or a path with a query.
 func pathIn(text []byte) []byte {
-	if i := bytes.IndexByte(text, ' '); i > 0 && text[0] != '/' && bytes.IndexByte(text[:i], ':') < 0 {
-		text = text[i+1:] // removes the method, such as GET
-		if i = bytes.LastIndexByte(text, ' '); i >= 0 && bytes.HasPrefix(text[i+1:], []byte("HTTP/")) {
-			text = text[:i]
+	if len(text) > 0 && text[0] != '/' {
+		if i := bytes.IndexByte(text, ' '); i > 0 && bytes.IndexByte(text[:i], ':') < 0 {
+			text = text[i+1:] // removes the method, such as GET
+			if i = bytes.LastIndexByte(text, ' '); i >= 0 && bytes.HasPrefix(text[i+1:], []byte("HTTP/")) {
+				text = text[:i]
+			}
 		}
 	}
 	for i, c := range text { // paths are short, so this is faster than bytes.IndexAny

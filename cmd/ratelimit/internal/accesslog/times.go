@@ -7,12 +7,9 @@ import (
 	"time"
 )
 
-// The type times parses texts that are times. It caches some results, because many lines have the same time: successive
-// lines of one log, and lines of several logs that are merged by time.
-type times struct {
-	kept [64]keptTime
-	last *keptTime
-}
+// The type times parses texts that are times. It keeps some results, because many lines have the same time: those of one log
+// in a row, and those of several logs that are merged.
+type times [64]keptTime
 
 // A keptTime is a text and the time that it means.
 type keptTime struct {
@@ -27,19 +24,20 @@ type keptTime struct {
 //     zone, the time is in UTC.
 //   - A number since the Unix epoch. A number below 1e11 is in seconds, below 1e14 in milliseconds, below 1e17 in
 //     microseconds, and otherwise in nanoseconds.
-func (t *times) parse(text []byte) (ns int64, ok bool) {
-	if t.last != nil && bytes.Equal(text, t.last.text) {
-		return t.last.ns, true
+//
+// The parameter last is where the time of the previous line of the log is kept. It may point to nil.
+func (t *times) parse(text []byte, last **keptTime) (ns int64, ok bool) {
+	if *last != nil && bytes.Equal(text, (*last).text) {
+		return (*last).ns, true
 	}
-	kept := &t.kept[maphash.Bytes(keptSeed, text)%uint64(len(t.kept))]
-	t.last = kept
+	kept := &t[maphash.Bytes(keptSeed, text)%uint64(len(t))]
 	if len(text) > 0 && bytes.Equal(text, kept.text) {
+		*last = kept
 		return kept.ns, true
 	}
 	if ns, ok = parseTime(text); ok {
 		kept.text, kept.ns = append(kept.text[:0], text...), ns
-	} else {
-		t.last = nil
+		*last = kept
 	}
 	return ns, ok
 }

@@ -16,10 +16,13 @@ import (
 
 // A Clock is the clock of a limiter. While the limiter decides on a request of a log, the clock shows the time of this
 // request in the log. Only one goroutine at a time may use it.
-type Clock struct{ now time.Time }
+type Clock struct {
+	ns  int64 // nanoseconds since the Unix epoch
+	now time.Time
+}
 
 // NewClock returns a Clock that shows the Unix epoch.
-func NewClock() *Clock { return &Clock{time.Unix(0, 0).UTC()} }
+func NewClock() *Clock { return &Clock{0, time.Unix(0, 0).UTC()} }
 
 // Now returns the time that this clock shows. The method Set changes this time.
 func (c *Clock) Now() time.Time { return c.now }
@@ -27,8 +30,8 @@ func (c *Clock) Now() time.Time { return c.now }
 // Set moves the clock to the time ns nanoseconds after the Unix epoch. It does nothing if the clock shows a later
 // time.
 func (c *Clock) Set(ns int64) {
-	if t := time.Unix(0, ns).UTC(); t.After(c.now) {
-		c.now = t
+	if ns > c.ns {
+		c.ns, c.now = ns, time.Unix(0, ns).UTC()
 	}
 }
 
@@ -343,12 +346,13 @@ func (r *Run) Add(ctx context.Context, e *accesslog.Entry) error {
 		r.first = e.Time
 	}
 	r.requests++
-	if now := r.clock.now.UnixNano(); e.Time < now {
+	if now := r.clock.ns; e.Time < now {
 		r.backward++
 		r.back = max(r.back, time.Duration(now-e.Time))
 	}
 	r.clock.Set(e.Time)
-	r.req = ratelimit.Request{Client: e.Client, Endpoint: e.Endpoint, IP: e.IP, Tier: e.Tier, Cost: e.Cost, Costs: e.Costs, Attrs: e.Attrs}
+	r.req.Client, r.req.Endpoint, r.req.IP, r.req.Tier = e.Client, e.Endpoint, e.IP, e.Tier
+	r.req.Cost, r.req.Costs, r.req.Attrs = e.Cost, e.Costs, e.Attrs
 	client := noHash.with(e.Client)
 	res, err := r.player.play(ctx, &r.req, r.clock.now, client)
 	if err == nil && r.against != nil {

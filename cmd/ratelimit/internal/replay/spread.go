@@ -7,7 +7,13 @@ type spread struct {
 	slots []slot // hash table; its length is a power of two
 	n     int
 	level uint // number of bits, above the lowest leftBits, that are 0 in the hash of a kept key: one key in 1<<level is kept
+
+	notes   [maxNotes]slot // what is not yet in the table, see flush
+	waiting int            // how many notes there are
 }
+
+// maxNotes is the largest number of notes that are not yet in the table.
+const maxNotes = 64
 
 // A slot has one key of a spread. The slot is free if it is 0. Its lowest leftBits bits are minLeft: 1 + the smallest
 // fraction of the limit that was left, in thousandths, so 501 for a half, and 0 after a denial. The other bits are those of
@@ -19,6 +25,9 @@ const leftBits = 10
 func (s slot) hash() uint64    { return uint64(s) &^ (1<<leftBits - 1) }
 func (s slot) minLeft() uint16 { return uint16(s & (1<<leftBits - 1)) }
 
+// place returns a number whose lowest bits say where the table has the key, if no other key has this place.
+func (s slot) place() uint64 { return uint64(s) >> 34 }
+
 const (
 	maxKept = 1 << 16
 	whole   = 1001 // value of minLeft for a key that has used nothing
@@ -27,26 +36,55 @@ const (
 // note records how much of its limit a key had left. The argument hash is the hash of the key. The argument
 // minLeft is the fraction of the limit that was left, in the form of slot.minLeft.
 func (s *spread) note(hash uint64, minLeft uint16) {
+	if s.waiting == maxNotes {
+		s.flush()
+	}
 	if hash = slot(hash).hash(); hash == 0 {
 		hash = 1 << 40 // because a slot that is 0 counts as free
 	}
-	if !s.keeps(hash) {
+	s.notes[s.waiting] = slot(hash) | slot(minLeft)
+	s.waiting++
+}
+
+// flush puts the notes into the table. The table is larger than the fast caches of a processor, which therefore waits for most
+// places of the table. The first loop, which has no branches, lets it wait for many of them at the same time.
+func (s *spread) flush() {
+	notes := s.notes[:s.waiting]
+	s.waiting = 0
+	var have [maxNotes]slot
+	if mask := uint64(len(s.slots) - 1); len(s.slots) > 0 {
+		for i, note := range notes {
+			have[i] = s.slots[note.place()&mask]
+		}
+	}
+	for i, note := range notes {
+		if have[i].hash() != note.hash() || note < have[i] {
+			s.put(note)
+		}
+	}
+}
+
+// put puts one note into the table.
+func (s *spread) put(note slot) {
+	if !s.keeps(note.hash()) {
 		return
 	}
-	if 2*(s.n+1) > len(s.slots) {
-		if s.grow(); !s.keeps(hash) {
+	if s.full() {
+		if s.grow(); !s.keeps(note.hash()) {
 			return
 		}
 	}
-	at, this := s.find(hash), slot(hash)|slot(minLeft)
-	switch {
+	switch at := s.find(note.hash()); {
 	case *at == 0:
-		*at = this
+		*at = note
 		s.n++
-	case this < *at:
-		*at = this
+	case note < *at:
+		*at = note
 	}
 }
+
+// full reports whether the table has no room for one more key: it is three quarters full or, at its largest size, half full.
+func (s *spread) full() bool { return s.n == min(len(s.slots)/4*3, maxKept) }
 
 // keeps reports whether the key with this hash is kept.
 func (s *spread) keeps(hash uint64) bool { return hash>>leftBits&(1<<s.level-1) == 0 }
@@ -54,7 +92,7 @@ func (s *spread) keeps(hash uint64) bool { return hash>>leftBits&(1<<s.level-1) 
 // find returns the slot with this hash. If no slot has this hash, find returns the free slot in which to store it.
 func (s *spread) find(hash uint64) *slot {
 	mask := uint64(len(s.slots) - 1)
-	for i := hash >> 34 & mask; ; i = (i + 1) & mask {
+	for i := slot(hash).place() & mask; ; i = (i + 1) & mask {
 		if at := &s.slots[i]; at.hash() == hash || *at == 0 {
 			return at
 		}
@@ -94,6 +132,7 @@ type Headroom struct {
 }
 
 func (s *spread) headroom() Headroom {
+	s.flush()
 	h := Headroom{Exact: s.level == 0}
 	for _, o := range s.slots {
 		if o == 0 {
@@ -131,15 +170,30 @@ func left(remaining, limit int) uint16 {
 // A hash is the hash of several texts that follow each other, or of one text.
 type hash uint64
 
-const noHash hash = 14695981039346656037 // start value of the hash function FNV-1a
+const (
+	noHash hash = 14695981039346656037 // the hash of no text
+	odd    hash = 0x9e3779b97f4a7c15   // an odd number, so that a product with it loses nothing
+)
 
 // The method with adds one more text to a hash. If h is the hash of some texts, the result is the hash of these
 // texts followed by the new text.
 func (h hash) with(text string) hash {
-	for i := range len(text) {
-		h = (h ^ hash(text[i])) * 1099511628211
+	n := len(text)
+	for ; len(text) >= 8; text = text[8:] {
+		h = h.word(uint64(text[0]) | uint64(text[1])<<8 | uint64(text[2])<<16 | uint64(text[3])<<24 |
+			uint64(text[4])<<32 | uint64(text[5])<<40 | uint64(text[6])<<48 | uint64(text[7])<<56)
 	}
-	return (h ^ hash(len(text))) * 1099511628211
+	rest := uint64(0)
+	for i := range len(text) {
+		rest = rest<<8 | uint64(text[i])
+	}
+	return h.word(rest).word(uint64(n))
+}
+
+// word adds eight bytes to a hash. The upper bits of the product depend on all of them, and are brought down for the next word.
+func (h hash) word(w uint64) hash {
+	h = (h ^ hash(w)) * odd
+	return h ^ h>>32
 }
 
 // bits returns the hash h with its bits mixed, so that each bit of the result depends on every byte of the texts.

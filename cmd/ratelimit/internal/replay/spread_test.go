@@ -58,6 +58,7 @@ func TestSpreadLeast(t *testing.T) {
 			least[h] = v
 		}
 	}
+	s.flush()
 	kept := 0
 	for _, at := range s.slots {
 		if at != 0 {
@@ -110,4 +111,32 @@ func TestSpans(t *testing.T) {
 		requests += span.Requests
 	}
 	require.Equal(t, uint64(20_000), requests)
+}
+
+// TestHash requires that different texts have different hashes: also texts that differ in a zero byte, in where one ends and the
+// next begins, and in the highest bit of two words, which a product alone does not bring to any other bit.
+func TestHash(t *testing.T) {
+	seen := map[uint64]string{}
+	add := func(texts ...string) {
+		h := noHash
+		for _, text := range texts {
+			h = h.with(text)
+		}
+		name := fmt.Sprintf("%q", texts)
+		require.Empty(t, seen[h.bits()], name)
+		seen[h.bits()] = name
+	}
+	add("")
+	add("", "")
+	add("\x00")
+	add("\x00a")
+	add("a")
+	add("a\x00")
+	add("ab", "c")
+	add("a", "bc")
+	add("abc")
+	add("12345678")
+	add("12345678", "")
+	add("aaaaaaa\x01bbbbbbb\x01")
+	add("aaaaaaa\x81bbbbbbb\x81")
 }
