@@ -68,8 +68,8 @@ var frameworkMutants = []mutant{
 	{fiberExchange, "x.peer, x.text = peer, \"\"", "x.peer = peer", "TestPeers", "fiber: no address has the text of another"},
 
 	{connectFile, "if req.Spec().IsClient {", "if false {", "TestClients", "connect: calls of a client are not limited"},
-	{connectFile, "\t\tmaps.Copy(res.Header(), x.fields)\n", "", "TestDenial", "connect: answers have the header fields"},
-	{connectFile, "\t\t\tmaps.Copy(conn.ResponseHeader(), x.fields)\n", "", "TestStream", "connect: streams have the header fields"},
+	{connectFile, "\t\tmaps.Copy(x.response.Header(), x.fields)\n", "", "TestDenial", "connect: answers have the header fields"},
+	{connectFile, "\t\tmaps.Copy(x.conn.ResponseHeader(), x.fields)\n", "", "TestStream", "connect: streams have the header fields"},
 	{connectFile, "settle(statusOf(err))", "settle(200)", "TestCount", "connect: the code of the call counts"},
 	{connectExchange, "outer != nil {", "outer != nil && false {", "TestLayers", "connect: two Interceptors share the header fields"},
 	{connectDenial, "message = \"abnormal usage detected\"", "message = \"too many requests\"", "TestAnswers",
