@@ -38,8 +38,7 @@ var (
 	ErrTooManyWaiters = errors.New("ratelimit: too many waiters")
 )
 
-// A ConfigError describes a mistake in a field of a config, a rule, a rate or the options. It matches
-// [ErrInvalidConfig].
+// A ConfigError describes a mistake in a field of a config, a rule, a rate or the options. It matches [ErrInvalidConfig].
 type ConfigError struct {
 	Field  string // path of the field, such as "rules[2].burst"
 	Value  any    // the value of the field

@@ -100,13 +100,12 @@ func (k *keyed[S, C]) Reset(key string) error {
 // are then served as if they had just come, in the same order; a caller whose units would come too late, or never, is
 // refused at once. If r is invalid, SetRate changes nothing and returns an error that matches [ErrInvalidConfig].
 //
-// Every key keeps what it has used. A [TokenBucket] keeps the tokens of a key, as far as they fit the new burst: 90
-// of 100 become 50 of 50, and 30 of 100 become 30 of 50. With a larger burst, a full bucket stays full, and any other
-// bucket fills up at the new rate. A [LeakyBucket] keeps the queue of a key: with a larger burst, a used queue gets no
-// more room at once; with a smaller burst, its room is the new burst minus the queued units, or none. Windows and
-// logs keep their counts: Remaining is the new limit minus the count, so a larger limit grants more at once. If Per
-// changes, the count goes into the window of the new length that is current at that instant. Units that are older
-// than the old Per do not count again.
+// Every key keeps what it has used. A [TokenBucket] keeps the tokens of a key, as far as they fit the new burst: 90 of 100 become 50 of
+// 50, and 30 of 100 become 30 of 50. With a larger burst, a full bucket stays full, and any other bucket fills up at the new rate. A
+// [LeakyBucket] keeps the queue of a key: with a larger burst, a used queue gets no more room at once; with a smaller burst, its room
+// is the new burst minus the queued units, or none. Windows and logs keep their counts: Remaining is the new limit minus the count, so
+// a larger limit grants more at once. If Per changes, the count goes into the window of the new length that is current at that instant.
+// Units that are older than the old Per do not count again.
 func (k *keyed[S, C]) SetRate(r Rate) error {
 	if k.configure == nil {
 		return errZeroLimiter

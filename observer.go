@@ -198,10 +198,9 @@ func observe(ctx context.Context, o Observer, d *Decision) {
 // last line. The observer tracks up to 4,096 combinations at a time; all further ones share one entry. The client,
 // endpoint and IP of a request are written only with [WithObservedRequests].
 //
-// The interval does not affect the lines about an outage of the store. SlogObserver writes one line when the outage
-// begins, and one a minute with the number of decisions made without the store so far. It writes a last line with the
-// length of the outage when the store has answered for a second (a minute, if the previous outage ended less than a
-// minute before). SlogObserver panics if log is nil.
+// The interval does not affect the lines about an outage of the store. SlogObserver writes one line when the outage begins, and one a
+// minute with the number of decisions made without the store so far. It writes a last line with the length of the outage when the store
+// has answered for a second (a minute, if the previous outage ended less than a minute before). SlogObserver panics if log is nil.
 func SlogObserver(log *slog.Logger, every time.Duration) Observer {
 	if log == nil {
 		panic("ratelimit: SlogObserver: the logger must not be nil; slog.Default() returns one")

@@ -101,9 +101,8 @@ func (r Rate) bucket() (exact.Bucket, error) {
 	return exact.NewBucket(int64(r.Requests), int64(r.Per), int64(r.burst())), nil
 }
 
-// ParseRate returns the [Rate] that s spells, such as "100/m", "100/min", "10 per 2 minutes", "100/90s", "5/1h30m" or
-// "100/m burst 20". It reads all that [Rate.String] writes. "unlimited" is [Unlimited]. An error matches
-// [ErrInvalidConfig].
+// ParseRate returns the [Rate] that s spells, such as "100/m", "100/min", "10 per 2 minutes", "100/90s", "5/1h30m" or "100/m burst 20".
+// It reads all that [Rate.String] writes. "unlimited" is [Unlimited]. An error matches [ErrInvalidConfig].
 //
 // Rates with a [Window] are spelled "10000/month", "10000/month from day 15 Europe/Berlin", "1000/week UTC" or "500/day from
 // first". But "100/day" and "100/week" have no Window: their Per is 24 hours or 7 days, counted from the Unix epoch, a Thursday.
@@ -154,10 +153,9 @@ func (r *Rate) UnmarshalText(text []byte) error {
 // A key of a [FixedWindow], [SlidingWindowCounter] or [SlidingWindowLog] has the lower limit. A key of a bucket pays more
 // tokens for each unit: both its burst and its rate are lower, by the ratio of the two limits. The number of tokens is rounded up.
 //
-// Bound: L is the full limit, and l is the limit that the key has at the end of an interval. Since the key was new, a
-// bucket grants at most (Burst + T·L/Per)·l/L units in any closed interval of length T; a fixed window grants at most l
-// units in each window; in any half-open interval of length Per, a log grants at most l units, and a counter at most
-// 2·l - 1.
+// Bound: L is the full limit, and l is the limit that the key has at the end of an interval. Since the key was new, a bucket grants at
+// most (Burst + T·L/Per)·l/L units in any closed interval of length T; a fixed window grants at most l units in each window; in any
+// half-open interval of length Per, a log grants at most l units, and a counter at most 2·l - 1.
 //
 // A key ages with time, whether it is used or not. But once nothing has been counted against a key for the time Over,
 // the age of the key is forgotten, and the key is new again. So [WithMaxKeys] should have room for all clients that come

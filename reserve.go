@@ -17,10 +17,9 @@ import (
 // A Reservation holds what [RateLimiter.Reserve] has charged for a request whose cost is known only afterwards.
 // [Reservation.Settle] replaces the reserved units by those that were used.
 //
-// After Settle, each key is as if the used units had been charged when the reservation was made, with all other requests
-// unchanged. So units that the key has regained meanwhile are not given back a second time. If more units were used
-// than reserved, the excess is charged when the Reservation is settled, even past the limit: the key then has 0
-// Remaining, and RetryAfter includes the excess.
+// After Settle, each key is as if the used units had been charged when the reservation was made, with all other requests unchanged. So
+// units that the key has regained meanwhile are not given back a second time. If more units were used than reserved, the excess is
+// charged when the Reservation is settled, even past the limit: the key then has 0 Remaining, and RetryAfter includes the excess.
 //
 // If a Reservation is never settled, its units stay charged like the units of any granted request. For rules with [AlgorithmInFlight],
 // the request runs until its Reservation is done, settled or canceled, or until [Rate.Per] after the grant or the last Extend.
@@ -100,10 +99,9 @@ func (l *RateLimiter) Reserve(ctx context.Context, req Request, term time.Durati
 // ReserveWait waits until every rule for req has its units left, as [RateLimiter.Wait] does, and then takes them as
 // [RateLimiter.Reserve] does. Callers are served in their order. A [Reservation] that ends wakes the next caller.
 //
-// If a rule with [AlgorithmInFlight] makes the request wait, nobody knows for how long: such a wait is never refused
-// because of the deadline of ctx, but ends when ctx does. If the request is refused, the Reservation has the denial as
-// its Result, and the error is that of Wait; with any other error, the Reservation is nil. If ctx ends during the Delay
-// of a leaky bucket, all units are given back.
+// If a rule with [AlgorithmInFlight] makes the request wait, nobody knows for how long: such a wait is never refused because of the
+// deadline of ctx, but ends when ctx does. If the request is refused, the Reservation has the denial as its Result, and the error is
+// that of Wait; with any other error, the Reservation is nil. If ctx ends during the Delay of a leaky bucket, all units are given back.
 func (l *RateLimiter) ReserveWait(ctx context.Context, req Request, term time.Duration) (*Reservation, error) {
 	if err := l.reserves(term); err != nil {
 		return nil, err

@@ -13,9 +13,8 @@ import (
 // ever grant at once, or it would have to wait for longer than a [time.Duration] can hold, which is 292 years.
 const Never time.Duration = math.MaxInt64
 
-// A Limiter grants or denies units to keys, such as clients. Each key has a budget of its own. [TokenBucket],
-// [FixedWindow], [SlidingWindowLog], [SlidingWindowCounter] and [LeakyBucket] are Limiters. Package ratelimittest can check
-// yours.
+// A Limiter grants or denies units to keys, such as clients. Each key has a budget of its own. [TokenBucket], [FixedWindow],
+// [SlidingWindowLog], [SlidingWindowCounter] and [LeakyBucket] are Limiters. Package ratelimittest can check yours.
 //
 // A key may have any bytes, and may be empty. A Limiter is safe for concurrent use by multiple goroutines.
 type Limiter interface {
