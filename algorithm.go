@@ -30,8 +30,7 @@ const (
 // [Rate.Requests] units at once. A request holds its units from the grant until its [Reservation] is done, settled or
 // canceled. If that never happens, as after a crash, it holds them for [Rate.Per], which is at most 24 hours.
 //
-// Bound: a key never holds more than Requests units if no work lasts longer than Per. A key serves at most 65,536 requests at
-// once.
+// Bound: a key never holds more than Requests units if no work lasts longer than Per. A key serves at most 65,536 requests at once.
 //
 // Such a rule applies only to [RateLimiter.Reserve] and [RateLimiter.ReserveWait], because only their [Reservation] can free
 // the units early; [RuleStats.Unheld] counts the requests by other calls. RetryAfter is an upper bound: the time until enough

@@ -37,6 +37,7 @@ var mayImport = map[string][]string{
 	"internal/match":      {},
 	"internal/mirror":     {},
 	"internal/confmap":    {},
+	"internal/connection": {},
 	"internal/costs":      {},
 	"internal/counters":   {"internal/keytable"},
 	"internal/handclock":  {},
@@ -58,7 +59,8 @@ var mayImport = map[string][]string{
 	"dbstore/dbstoretest": {".", "dbstore"},
 	"ratelimittest":       {"."},
 	"httplimit": {
-		".", "internal/calendar", "internal/engine", "internal/keytable", "internal/override", "internal/ratefield", "internal/running",
+		".", "internal/calendar", "internal/connection", "internal/engine", "internal/keytable", "internal/override", "internal/ratefield",
+		"internal/running",
 	},
 	"iolimit":             {"."},
 	"examples/quickstart": {"."},

@@ -211,6 +211,9 @@ func (l *RateLimiter) StoreStats() (s StoreStats) {
 	if l.remote != nil {
 		stats := l.remote.Breakers.Stats()
 		s = StoreStats{Parts: stats.Asked, Open: stats.Open, Opened: stats.Opened, LastError: stats.Last}
+		for _, f := range stats.Failures {
+			s.Failures = append(s.Failures, StoreFailures(f))
+		}
 	}
 	return s
 }

@@ -17,10 +17,9 @@ import (
 // A Reservation holds what [RateLimiter.Reserve] has charged for a request whose cost is known only afterwards.
 // [Reservation.Settle] replaces the reserved units by those that were used.
 //
-// After Settle, each key is as if the used units had been charged when the reservation was made, with all other requests
-// unchanged. So units that the key has regained meanwhile are not given back a second time. If more units were used
-// than reserved, the excess is charged when the Reservation is settled, even past the limit: the key then has 0
-// Remaining, and RetryAfter includes the excess.
+// After Settle, each key is as if the used units had been charged when the reservation was made, with all other requests unchanged. So
+// units that the key has regained meanwhile are not given back a second time. If more units were used than reserved, the excess is
+// charged when the Reservation is settled, even past the limit: the key then has 0 Remaining, and RetryAfter includes the excess.
 //
 // If a Reservation is never settled, its units stay charged like the units of any granted request. For rules with [AlgorithmInFlight],
 // the request runs until its Reservation is done, settled or canceled, or until [Rate.Per] after the grant or the last Extend.

@@ -28,18 +28,13 @@ type RuleStats struct {
 
 	// Replayed counts the requests that got the answer of an earlier grant by their [Request.ID]. No count above includes them.
 	Replayed uint64
-
 	// NotAsked counts the requests without this rule's [Rule.Unit], to which it did not apply. No other count includes them.
 	NotAsked uint64
-
-	// Unheld counts the requests that a rule with [AlgorithmInFlight] did not limit, because they did not come by
-	// [RateLimiter.Reserve] or [RateLimiter.ReserveWait]. They are included in no other count.
+	// Unheld counts the requests that a rule with [AlgorithmInFlight] did not limit, as they were not reserved. No other count includes them.
 	Unheld uint64
-
 	// UnknownTier counts the requests in the first four counts whose [Request.Tier] is not among the rule's Tiers, so that
 	// the rule used its own Rate. A rule without Tiers counts none.
 	UnknownTier uint64
-
 	// Penalized counts the blocks of keys that the rule's [Penalty] has begun; with a [Store], those of which the Store
 	// has told this process.
 	Penalized uint64
@@ -99,4 +94,13 @@ type StoreStats struct {
 	Open      int    // number of parts whose breaker is open now
 	Opened    uint64 // how often the breakers of all parts have opened
 	LastError error  // the error of the call that last opened a breaker, or nil; it matches [ErrStore]
+
+	Failures []StoreFailures // the calls that have failed, ordered by part and class; nil if none has
+}
+
+// StoreFailures says how many calls of one part of a [Store] have failed with errors of one [StoreErrorClass].
+type StoreFailures struct {
+	Part  int    // number of the part, from 0 to 63
+	Class string // "other" if the error has no class; "panic" if the Store has panicked
+	Calls uint64 // callers that share one call count one by one; a caller that has left does not count
 }

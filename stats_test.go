@@ -323,14 +323,16 @@ func TestStoreStats(t *testing.T) {
 	for range 4 {
 		l.Allow("c", "")
 	}
-	require.Equal(t, ratelimit.StoreStats{Parts: 1}, l.StoreStats(), "after four failures the store is still asked")
+	failures := []ratelimit.StoreFailures{{Class: "other", Calls: 4}}
+	require.Equal(t, ratelimit.StoreStats{Parts: 1, Failures: failures}, l.StoreStats(), "after four failures the store is still asked")
 	l.Allow("c", "")
 	for range 2 {
+		failures[0].Calls++
 		stats := l.StoreStats()
 		require.ErrorIs(t, stats.LastError, errFault)
 		require.True(t, strings.HasPrefix(stats.LastError.Error(), "ratelimit: "), stats.LastError)
 		stats.LastError = nil
-		require.Equal(t, ratelimit.StoreStats{Parts: 1, Open: 1, Opened: 1}, stats)
+		require.Equal(t, ratelimit.StoreStats{Parts: 1, Open: 1, Opened: 1, Failures: failures}, stats)
 		store.clock.Advance(time.Second)
 		l.Allow("c", "") // a probe that fails opens nothing
 	}

@@ -14,16 +14,14 @@ import (
 // A Store decides by its own clock. It must limit the duration of its calls itself: this package sets no
 // deadline. It must be safe for concurrent use by multiple goroutines.
 //
-// A Store may have further methods: those of [StoreSupporter], [StoreAccepter], [StoreSettler], [StoreReplayer],
-// [StorePartitioner], [StoreDenier], [StorePardoner] and [StoreOverrider]. Its errors may have the methods of
-// [StoreErrorAnswered], [StoreErrorParts], [StoreErrorCall] and [StoreErrorLater]. To have the compiler check this, write
-// for example
+// A Store may have further methods: those of [StoreSupporter], [StoreAccepter], [StoreSettler], [StoreReplayer], [StorePartitioner],
+// [StoreDenier], [StorePardoner] and [StoreOverrider]. Its errors may have the methods of [StoreErrorAnswered], [StoreErrorParts],
+// [StoreErrorCall], [StoreErrorClass] and [StoreErrorLater]. To have the compiler check this, write for example
 //
 //	var _ ratelimit.StoreSettler = (*MyStore)(nil)
 type Store interface {
-	// Take decides on all asks together and returns a Result for each, in the same order. It charges every ask if every
-	// ask without Shadow has enough units left; otherwise it charges none. Each Result is what the ask would get alone.
-	// No two asks name the same state.
+	// Take decides on all asks together and returns a Result for each, in the same order. It charges every ask if every ask without Shadow
+	// has enough units left; otherwise it charges none. Each Result is what the ask would get alone. No two asks name the same state.
 	//
 	// If the states lie on several nodes, a decision that is denied may reserve units for the time of one round trip.
 	//
@@ -215,6 +213,12 @@ type StoreErrorParts interface {
 type StoreErrorCall interface {
 	// Call returns a number, not 0, that is the same for all callers of one failed call, which then counts as one failure.
 	Call() uint64
+}
+
+// A StoreErrorClass is an error of a [Store] that says what kind of failure it is. [errors.As] finds it.
+type StoreErrorClass interface {
+	// ErrorClass returns one of a few names, such as "timeout", in lower-case letters, digits and "_". Other names count as "other".
+	ErrorClass() string
 }
 
 // A StoreErrorLater is the error of a [Store] if ctx has ended while the call goes on. [errors.As] finds it.

@@ -236,7 +236,8 @@ func TestStorePartsFailSeparately(t *testing.T) {
 		require.ErrorIs(t, stats.LastError, ratelimit.ErrStore)
 		require.ErrorContains(t, stats.LastError, "no answer of ")
 		stats.LastError = nil
-		require.Equal(t, ratelimit.StoreStats{Parts: 3, Open: 1, Opened: 1}, stats)
+		failures := []ratelimit.StoreFailures{{Part: int(uint(1+shift) % 64), Class: "other", Calls: 5}}
+		require.Equal(t, ratelimit.StoreStats{Parts: 3, Open: 1, Opened: 1, Failures: failures}, stats)
 		res, err := l.Check(t.Context(), ratelimit.Request{Client: "1"})
 		require.ErrorIs(t, err, ratelimit.ErrStore)
 		require.True(t, res.Degraded)

@@ -3,6 +3,8 @@ package connectlimit
 import (
 	"context"
 	"net/http"
+
+	"connectrpc.com/connect"
 )
 
 // An exchange shows a call to the Adapter as an HTTP request with a response, because the Adapter knows only HTTP. Each
@@ -12,8 +14,17 @@ type exchange struct {
 	context.Context // the context of the call
 
 	call   Call
-	own    http.Request // the call as net/http would describe it; its context is the exchange
-	fields http.Header  // the header fields of the response that the Interceptors have set
+	own    *http.Request // the call as net/http would describe it; its context is the exchange
+	fields http.Header   // the header fields of the response that the Interceptors have set
+
+	// These two are set for a unary call, whose response is nil until the next handler has returned.
+	unary    connect.UnaryFunc
+	request  connect.AnyRequest
+	response connect.AnyResponse
+
+	// These two are set for a stream.
+	stream connect.StreamingHandlerFunc
+	conn   connect.StreamingHandlerConn
 }
 
 // exchangeKey is the context key under which Value returns the exchange.
@@ -37,11 +48,11 @@ func find(ctx context.Context) *exchange {
 // exchanges of the Interceptors further out.
 func enter(ctx context.Context, call Call, method string) *exchange {
 	x := &exchange{Context: ctx, call: call}
-	x.call.Context = ctx
+	x.call.Context, x.call.exchange = ctx, x
 	r := http.Request{
 		Method: method, Header: call.Header, RemoteAddr: call.Peer.Addr, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
-	x.own = *r.WithContext(x)
+	x.own = r.WithContext(x)
 	if outer := find(ctx); outer != nil {
 		x.fields = outer.fields
 	} else {

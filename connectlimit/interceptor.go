@@ -37,6 +37,8 @@ type Call struct {
 
 	// Header is the header of the request.
 	Header http.Header
+
+	exchange *exchange // which has this Call
 }
 
 // An Interceptor limits the calls to a Connect server. [New] makes one. It does not limit the calls that the program makes
@@ -80,20 +82,17 @@ func orDenial(f func(c *Call, i *httplimit.Info) error) func(c *Call, i *httplim
 
 // WrapUnary limits the unary calls of next.
 func (i *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
-	return func(ctx context.Context, req connect.AnyRequest) (res connect.AnyResponse, err error) {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		if req.Spec().IsClient {
 			return next(ctx, req)
 		}
 		x := enter(ctx, Call{Spec: req.Spec(), Peer: req.Peer(), Header: req.Header()}, req.HTTPMethod())
-		err = i.serve(x, func(ctx context.Context) error {
-			res, err = next(ctx, req)
-			return err
-		})
-		if err != nil {
+		x.unary, x.request = next, req
+		if err := i.serve(x); err != nil {
 			return nil, err
 		}
-		maps.Copy(res.Header(), x.fields)
-		return res, nil
+		maps.Copy(x.response.Header(), x.fields)
+		return x.response, nil
 	}
 }
 
@@ -101,10 +100,8 @@ func (i *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 func (i *Interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		x := enter(ctx, Call{Spec: conn.Spec(), Peer: conn.Peer(), Header: conn.RequestHeader()}, http.MethodPost)
-		return i.serve(x, func(ctx context.Context) error {
-			maps.Copy(conn.ResponseHeader(), x.fields)
-			return next(ctx, conn)
-		})
+		x.stream, x.conn = next, conn
+		return i.serve(x)
 	}
 }
 
@@ -113,20 +110,29 @@ func (i *Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conn
 	return next
 }
 
-// serve calls next if the rules grant the call of x, and returns the error of next. If the call does not pass, serve
+// serve calls the next handler of x if the rules grant the call, and returns its error. If the call does not pass, serve
 // returns the error for the client.
-func (i *Interceptor) serve(x *exchange, next func(ctx context.Context) error) error {
-	passed, err := i.adapter.Serve(&x.call, x, &x.own, func(_ *Call, r *http.Request, settle func(status int)) error {
-		err := next(r.Context())
-		if settle != nil {
-			settle(statusOf(err))
-		}
-		return err
-	})
+func (i *Interceptor) serve(x *exchange) error {
+	passed, err := i.adapter.Serve(&x.call, x, x.own, proceed)
 	if passed {
 		return err
 	}
 	return x.answer(err)
+}
+
+// proceed calls the next handler of a call, and settles the call with the status of its error.
+func proceed(c *Call, r *http.Request, settle func(status int)) (err error) {
+	x := c.exchange
+	if x.stream != nil {
+		maps.Copy(x.conn.ResponseHeader(), x.fields)
+		err = x.stream(r.Context(), x.conn)
+	} else {
+		x.response, err = x.unary(r.Context(), x.request)
+	}
+	if settle != nil {
+		settle(statusOf(err))
+	}
+	return err
 }
 
 // Allow asks the limiter whether to grant req. It returns nil if the limiter grants req, and otherwise the error that the
@@ -138,7 +144,7 @@ func (i *Interceptor) Allow(ctx context.Context, req ratelimit.Request) error {
 	if x == nil {
 		return errOutside
 	}
-	if ok, err := i.adapter.Allow(&x.call, x, &x.own, req); !ok {
+	if ok, err := i.adapter.Allow(&x.call, x, x.own, req); !ok {
 		return x.answer(err)
 	}
 	return nil
@@ -152,7 +158,7 @@ func (i *Interceptor) Reserve(ctx context.Context, req ratelimit.Request, term t
 	if x == nil {
 		return nil, errOutside
 	}
-	units, ok, err := i.adapter.Reserve(&x.call, x, &x.own, req, term)
+	units, ok, err := i.adapter.Reserve(&x.call, x, x.own, req, term)
 	if !ok {
 		return nil, x.answer(err)
 	}

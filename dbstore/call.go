@@ -89,7 +89,7 @@ func (c *call) whenEnded(ctxErr error, f func(error)) {
 	if !c.ended {
 		c.later = append(c.later, tell)
 		c.mu.Unlock()
-		time.AfterFunc(time.Until(c.deadline), func() { tell(&Error{Err: errTimeout}) })
+		time.AfterFunc(time.Until(c.deadline), func() { tell(&Error{Err: errTimeout, class: classTimeout}) })
 		return
 	}
 	c.mu.Unlock()

@@ -1,6 +1,7 @@
 package dbstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ type Error struct {
 	call     uint64 // the number of the transaction that failed; several Errors with the same number count as one failure
 	notDone  bool   // whether nothing was charged
 	answered bool   // whether the failure concerns only this request
+	class    string // what ErrorClass returns; empty if the error of the Backend says it
 }
 
 // Error returns the cause of the failure as text.
@@ -26,7 +28,7 @@ func brokenError(r *row, err error) *Error {
 	if r.record {
 		what = "the record of a request with an ID"
 	}
-	return &Error{Err: fmt.Errorf("%s is broken: %w", what, err), notDone: true, answered: true}
+	return &Error{Err: fmt.Errorf("%s is broken: %w", what, err), notDone: true, answered: true, class: "corrupt"}
 }
 
 // Unwrap returns [ratelimit.ErrStore] and the cause of the failure, for [errors.Is] and [errors.As].
@@ -38,6 +40,17 @@ func (e *Error) Unwrap() []error { return []error{ratelimit.ErrStore, e.Err} }
 func (e *Error) Answered() bool {
 	var said ratelimit.StoreErrorAnswered
 	return e.answered || errors.As(e.Err, &said) && said.Answered()
+}
+
+// ErrorClass returns the kind of the failure; see [ratelimit.StoreErrorClass]. It is "timeout" if the time limit was over, "corrupt" if
+// a row has a value that no Store has written, "contended" if other processes changed a row again and again, and "busy" if too many
+// callers wait. Otherwise the error of the Backend may say it. If it does not, the class is "other".
+func (e *Error) ErrorClass() string {
+	var classed ratelimit.StoreErrorClass
+	if e.class == "" && errors.As(e.Err, &classed) {
+		return classed.ErrorClass()
+	}
+	return cmp.Or(e.class, "other")
 }
 
 // NotDone reports whether nothing was charged. Otherwise the request may have been charged or not.
@@ -53,10 +66,14 @@ func errorOf(err error, number uint64) *Error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		// The time limit of the Store has passed, not the deadline of the caller's context. So the Error must not match
 		// context.DeadlineExceeded or context.Canceled.
+		e.class = classTimeout
 		e.Err = fmt.Errorf("no answer in time: %s", err.Error())
 	}
 	return e
 }
+
+// classTimeout is the class of an [Error] if the time limit was over.
+const classTimeout = "timeout"
 
 // errTimeout is the cause of an [Error] if the caller has waited for the whole time limit.
 var errTimeout = errors.New("no answer in time")

@@ -54,7 +54,7 @@ func (l *line) add(c *call) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.waiting >= maxWaiting {
-		return &Error{Err: fmt.Errorf("%d callers wait for the database", maxWaiting), notDone: true}
+		return &Error{Err: fmt.Errorf("%d callers wait for the database", maxWaiting), notDone: true, class: "busy"}
 	}
 	l.waiting++
 	l.queue = append(l.queue, c)
@@ -71,7 +71,7 @@ func (l *line) late(c *call) error {
 
 // lateLocked does what late does. The caller holds l.mu.
 func (l *line) lateLocked(c *call) error {
-	e := &Error{Err: errTimeout, call: c.number, notDone: c.number == 0}
+	e := &Error{Err: errTimeout, call: c.number, notDone: c.number == 0, class: classTimeout}
 	if c.number == 0 { // c has waited for a running transaction: with the number of that transaction, both count as one failure
 		if e.call = l.number.Load(); len(l.flights) > 0 && l.flights[0].number > 0 {
 			e.call = l.flights[0].number
@@ -286,7 +286,7 @@ func (l *line) leave(f *flight) {
 			case !gone && now.Before(c.deadline):
 				return false
 			case c.number > 0:
-				late[c] = &Error{Err: errContended, call: c.number, notDone: true, answered: true}
+				late[c] = &Error{Err: errContended, call: c.number, notDone: true, answered: true, class: "contended"}
 			case gone:
 				late[c] = errNotMade
 			default:

@@ -44,6 +44,7 @@ func TestLateCalls(t *testing.T) {
 		require.ErrorIs(t, c.err, ratelimit.ErrStore, row.why)
 		require.True(t, failure.NotDone(), row.why)
 		require.Equal(t, row.answered, failure.Answered(), row.why)
+		require.Equal(t, map[bool]string{true: "contended", false: "timeout"}[row.answered], failure.ErrorClass(), row.why)
 		require.Zero(t, l.waiting, row.why)
 		require.Empty(t, l.busy, row.why)
 	}

@@ -61,6 +61,7 @@ func BenchmarkOverhead(b *testing.B) {
 		h    fasthttp.RequestHandler
 	}{
 		{"none", used()},
+		{"pass", used(fiber.Ctx.Next)},
 		{"fiberlimit", used(fiberlimit.Handler(l))},
 		{"fiberlimit,route", within.Handler()},
 		{"fiberlimit,count", used(counted.Handler)},

@@ -20,8 +20,10 @@ type exchange struct {
 	own    http.Request         // has only what the Adapter reads: the method, some header fields, and the remote address
 	fields http.Header          // the header fields of the response that Middlewares have set
 
-	last netip.AddrPort // the latest address of a TCP client, kept for later requests; zero before the first
-	text string         // last as a text, for the next request from the same address
+	name, value []byte // memory for a header field; reused
+
+	peer netip.Addr // the address of a TCP connection, normalized as package connection says; otherwise zero
+	text string     // peer as a text if it is an IPv4 address; kept for other requests from this address
 }
 
 // exchangeKey is the key of the exchange among the user values of a request.
@@ -53,28 +55,33 @@ func enter(c fiber.Ctx) (x *exchange, begun bool) {
 func (x *exchange) leave() {
 	x.values.RemoveUserValue(exchangeKey{})
 	x.c, x.values = nil, nil
-	clear(x.fields)
+	x.forget()
 	exchanges.Put(x)
 }
 
-// request returns the request as net/http would describe it.
+// request returns the request as net/http would describe it. It sets x.peer.
 func (x *exchange) request(m *Middleware) *http.Request {
 	r, from := &x.own, x.c.RequestCtx()
 	r.Method, r.RemoteAddr = x.c.Method(), ""
-	clear(r.Header)
+	if len(r.Header) > 0 {
+		clear(r.Header)
+	}
 	m.copyFields(r.Header, x.c)
-	ctx := x.c.Context()
+	ctx, peer := x.c.Context(), netip.Addr{}
 	switch addr := from.RemoteAddr().(type) {
 	case *net.TCPAddr:
-		if pair := addr.AddrPort(); pair != x.last || x.text == "" {
-			x.last, x.text = pair, netip.AddrPortFrom(pair.Addr().Unmap(), pair.Port()).String()
-		}
-		r.RemoteAddr = x.text
+		peer = addr.AddrPort().Addr().Unmap().WithZone("")
 	case *net.UnixAddr:
 		ctx = context.WithValue(ctx, http.LocalAddrContextKey, from.LocalAddr())
 	case nil:
 	default:
 		r.RemoteAddr = addr.String()
+	}
+	if peer != x.peer {
+		x.peer, x.text = peer, ""
+		if peer.Is4() {
+			x.text = peer.String()
+		}
 	}
 	if ctx != context.Background() {
 		return r.WithContext(ctx)
@@ -82,7 +89,10 @@ func (x *exchange) request(m *Middleware) *http.Request {
 	return r
 }
 
-// copyFields copies header fields of the request of c to h. It copies only those fields that the Adapter reads.
+// Peer returns the address of the client's end of a TCP connection, see package connection.
+func (x *exchange) Peer() (addr netip.Addr, text string) { return x.peer, x.text }
+
+// copyFields copies the header fields that the Adapter reads from the request of c to h.
 func (m *Middleware) copyFields(h http.Header, c fiber.Ctx) {
 	anyCase := m.router(c.App()).anyCase
 	for key, value := range c.Request().Header.All() {
@@ -118,16 +128,43 @@ func (x *exchange) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// usual are the header fields of most responses. They are looked up, which takes less time than to go through a map.
+var usual = [...]string{"Ratelimit", "Ratelimit-Policy"}
+
 // send sets the header fields in Fiber's response, in place of the values that an earlier call has set. If a field has
 // several values, for example from two Middlewares, send joins them to one line with the same meaning. It does not write
 // several lines, because Fiber cannot replace several lines without changing the order of other fields.
 func (x *exchange) send() {
-	h := &x.c.Response().Header
-	for name, values := range x.fields {
-		if len(values) == 1 {
-			h.Set(name, values[0])
-		} else {
-			h.Set(name, strings.Join(values, ", "))
+	sent := 0
+	for _, name := range usual {
+		if values := x.fields[name]; values != nil {
+			x.sendField(name, values)
+			sent++
 		}
+	}
+	if sent == len(x.fields) {
+		return
+	}
+	for name, values := range x.fields {
+		x.sendField(name, values)
+	}
+}
+
+// sendField sets a header field in Fiber's response. The Adapter writes canonical names, and values without line breaks.
+func (x *exchange) sendField(name string, values []string) {
+	x.name, x.value = append(x.name[:0], name...), append(x.value[:0], values[0]...)
+	for _, value := range values[1:] {
+		x.value = append(append(x.value, ", "...), value...)
+	}
+	x.c.Response().Header.SetCanonical(x.name, x.value)
+}
+
+// forget removes the header fields that Middlewares have set.
+func (x *exchange) forget() {
+	for _, name := range usual {
+		delete(x.fields, name)
+	}
+	if len(x.fields) > 0 {
+		clear(x.fields)
 	}
 }

@@ -233,6 +233,24 @@ func TestNewRoutes(t *testing.T) {
 	assert.Equal(t, 429, s.get(t, "/late"))
 }
 
+// TestTwoApps proves that a Middleware of two apps uses the routes of the app that has got the request.
+func TestTwoApps(t *testing.T) {
+	m := made(t, limited(t, 100, ratelimit.Rule{Endpoint: "/:page", Rate: ratelimit.PerMinute(1)}), fiberlimit.Config{})
+	var servers []server
+	for _, path := range []string{"/:page", "/exact"} {
+		app := fiber.New()
+		app.Use(m.Handler)
+		app.Get(path, hello)
+		servers = append(servers, serve(t, app, "tcp"))
+	}
+	for range 2 {
+		assert.Equal(t, 200, servers[1].get(t, "/exact"), "no rule has this endpoint")
+	}
+	assert.Equal(t, 200, servers[0].get(t, "/exact"))
+	assert.Equal(t, 200, servers[1].get(t, "/exact"))
+	assert.Equal(t, 429, servers[0].get(t, "/exact"))
+}
+
 // TestErrors has handlers that fail. Config.Count gets the status that the client gets.
 func TestErrors(t *testing.T) {
 	for name, row := range map[string]struct {

@@ -11,22 +11,30 @@ import (
 // finds the route. The router has a second app with the same routes. In that app, each handler only stores the path of its
 // route.
 type router struct {
-	handlers uint32 // how many handlers the app had when the router was made
-	anyCase  bool   // whether the app keeps the names of header fields as clients have written them
+	app      *fiber.App
+	handlers uint32   // how many handlers the app had when the router was made
+	anyCase  bool     // whether the app keeps the names of header fields as clients have written them
+	paths    []string // of the routes, and an empty one for requests without a route
 	serve    fasthttp.RequestHandler
 	requests sync.Pool // of *fasthttp.RequestCtx, for serve
 }
 
-// routeKey is the key of the path of the route among the user values of a request to router.serve.
-type routeKey struct{}
+// firstStatus plus the index of a path in router.paths is the status with which router.serve answers. Fiber itself answers
+// with no status this high.
+const firstStatus = 1000
 
 // router returns the router of the app. It makes one if the app has changed.
 func (m *Middleware) router(app *fiber.App) *router {
-	if known, ok := m.routers.Load(app); ok && known.(*router).handlers == app.HandlersCount() {
-		return known.(*router)
+	if last := m.last.Load(); last != nil && last.app == app && last.handlers == app.HandlersCount() {
+		return last
 	}
-	r := newRouter(app)
-	m.routers.Store(app, r)
+	known, _ := m.routers.Load(app)
+	r, _ := known.(*router)
+	if r == nil || r.handlers != app.HandlersCount() {
+		r = newRouter(app)
+		m.routers.Store(app, r)
+	}
+	m.last.Store(r)
 	return r
 }
 
@@ -36,9 +44,12 @@ func newRouter(app *fiber.App) *router {
 		CaseSensitive: config.CaseSensitive, StrictRouting: config.StrictRouting, UnescapePath: config.UnescapePath,
 		RequestMethods: config.RequestMethods, DisableHeadAutoRegister: true,
 	})
-	note := func(path any) fiber.Handler {
+	r := &router{app: app, handlers: app.HandlersCount(), anyCase: config.DisableHeaderNormalizing}
+	note := func(path string) fiber.Handler {
+		status := firstStatus + len(r.paths)
+		r.paths = append(r.paths, path)
 		return func(c fiber.Ctx) error {
-			c.RequestCtx().SetUserValue(routeKey{}, path)
+			c.Status(status)
 			return nil
 		}
 	}
@@ -46,10 +57,9 @@ func newRouter(app *fiber.App) *router {
 		twin.Add([]string{route.Method}, route.Path, note(route.Path))
 	}
 	twin.Use(note(""))
-	return &router{
-		handlers: app.HandlersCount(), anyCase: config.DisableHeaderNormalizing, serve: twin.Handler(),
-		requests: sync.Pool{New: func() any { return new(fasthttp.RequestCtx) }},
-	}
+	r.serve = twin.Handler()
+	r.requests.New = func() any { return new(fasthttp.RequestCtx) }
+	return r
 }
 
 // find returns the path of the route that matches a request, or an empty string.
@@ -57,10 +67,13 @@ func (r *router) find(method string, path []byte) string {
 	ctx := r.requests.Get().(*fasthttp.RequestCtx)
 	ctx.Request.Header.SetMethod(method)
 	ctx.Request.URI().SetPathBytes(path)
-	r.serve(ctx) // stores "" if no route matches, so a route of an earlier request does not remain
-	route, _ := ctx.UserValue(routeKey{}).(string)
+	r.serve(ctx) // sets the status for every request, so that of an earlier one does not remain
+	route := ctx.Response.StatusCode() - firstStatus
 	r.requests.Put(ctx)
-	return route
+	if route < 0 {
+		return "" // Fiber has answered by itself
+	}
+	return r.paths[route]
 }
 
 // route returns the path of the route of c, or an empty string if no route matches.

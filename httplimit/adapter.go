@@ -6,9 +6,11 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
+	"github.com/ratelimit-go/ratelimit/internal/connection"
 )
 
 // An AdapterConfig is the Config of a package that limits the requests to a web framework, such as ginlimit. C is
@@ -94,6 +96,7 @@ type Adapter[C any] struct {
 	m      *Middleware
 	config AdapterConfig[C]
 	route  func(C) string
+	calls  sync.Pool // of *call[C] without Config.Count
 }
 
 // NewAdapter returns an Adapter that limits requests by the limiter l. The function route returns the path of the route
@@ -119,7 +122,9 @@ func NewAdapter[C any](l *ratelimit.RateLimiter, c AdapterConfig[C], route func(
 	if err != nil {
 		return nil, err
 	}
-	return &Adapter[C]{m, c, route}, nil
+	a := &Adapter[C]{m: m, config: c, route: route}
+	a.calls.New = func() any { return &call[C]{a: a} }
+	return a, nil
 }
 
 // A Next calls the next handlers of a framework, and returns their error. r is the request, with a context that has the
@@ -133,15 +138,23 @@ type Next[C any] func(c C, r *http.Request, settle func(status int)) error
 // of next. Otherwise Serve answers the request, and returns the error of AdapterConfig.Denied. The result passed reports
 // whether Serve has called next.
 func (a *Adapter[C]) Serve(c C, w http.ResponseWriter, r *http.Request, next Next[C]) (passed bool, err error) {
-	x := &call[C]{a: a, c: c, handlers: next}
+	x := a.calls.Get().(*call[C])
+	x.c, x.handlers = c, next
+	x.from, _ = w.(connection.Peer)
 	a.m.limit(x, w, r)
-	return x.passed, x.err
+	passed, err = x.passed, x.err
+	if a.config.Count == nil { // otherwise a settlement that the framework keeps may still call x
+		*x = call[C]{a: a}
+		a.calls.Put(x)
+	}
+	return passed, err
 }
 
 // Allow does what [Middleware.Allow] does, for a handler that got c, w and r. If ok is false, the request is answered,
 // and err is the error of AdapterConfig.Denied.
 func (a *Adapter[C]) Allow(c C, w http.ResponseWriter, r *http.Request, req ratelimit.Request) (ok bool, err error) {
 	x := &call[C]{a: a, c: c}
+	x.from, _ = w.(connection.Peer)
 	ok = a.m.allow(x, w, r, req)
 	return ok, x.err
 }
@@ -152,6 +165,7 @@ func (a *Adapter[C]) Reserve(
 	c C, w http.ResponseWriter, r *http.Request, req ratelimit.Request, term time.Duration,
 ) (units *ratelimit.Reservation, ok bool, err error) {
 	x := &call[C]{a: a, c: c}
+	x.from, _ = w.(connection.Peer)
 	units, ok = a.m.reserve(x, w, r, req, term)
 	return units, ok, x.err
 }
@@ -200,13 +214,23 @@ func anyMatches(given []string, endpoint string) bool {
 type call[C any] struct {
 	a        *Adapter[C]
 	c        C
-	handlers Next[C] // nil in a call of Allow or Reserve
-	passed   bool    // whether handlers was called
-	err      error   // what handlers or AdapterConfig.Denied has returned
+	handlers Next[C]         // nil in a call of Allow or Reserve
+	from     connection.Peer // the peer, if the framework knows its address; otherwise nil
+	passed   bool            // whether handlers was called
+	err      error           // what handlers or AdapterConfig.Denied has returned
 }
 
 func (x *call[C]) skip(*http.Request) bool {
 	return x.a.config.Skip != nil && x.a.config.Skip(x.c)
+}
+
+func (x *call[C]) peer(r *http.Request) peer {
+	if x.from != nil {
+		if addr, text := x.from.Peer(); addr.IsValid() {
+			return peer{addr: addr, text: text}
+		}
+	}
+	return peerOf(r)
 }
 
 func (x *call[C]) client(*http.Request) (client, tier string, ok bool) {

@@ -12,6 +12,9 @@ type hooks interface {
 	// skip reports whether the request is not limited: see Config.Skip.
 	skip(r *http.Request) bool
 
+	// peer returns the peer that has sent the request.
+	peer(r *http.Request) peer
+
 	// client returns the client and its tier: see Config.Client. If ok is false, the address identifies the client.
 	client(r *http.Request) (client, tier string, ok bool)
 
@@ -46,6 +49,8 @@ type handler struct {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.m.limit(h, w, r) }
 
 func (h *handler) skip(r *http.Request) bool { return h.m.config.Skip != nil && h.m.config.Skip(r) }
+
+func (h *handler) peer(r *http.Request) peer { return peerOf(r) }
 
 func (h *handler) client(r *http.Request) (client, tier string, ok bool) {
 	if h.m.config.Client == nil {

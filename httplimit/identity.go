@@ -217,7 +217,7 @@ func peerOf(r *http.Request) peer {
 // identify finds out which client sent the request r. It stores in v the Addr, and the IP, Client and
 // Tier of the Request. If the client is in one of Config.SkipNetworks, it only sets v.skipped.
 func (m *Middleware) identify(r *http.Request, v *visit) {
-	from, info, told := peerOf(r), &v.info, false
+	from, info, told := v.hooks.peer(r), &v.info, false
 	info.Addr = from.addr
 	if !m.unproxied {
 		info.Addr, told = m.config.Proxies.client(from.addr, from.unix, r.Header[m.forwarding])

@@ -14,7 +14,8 @@
 //     rate_limiting.overrides is the number of overrides that have not ended, both by the attribute
 //     rate_limiting.effect;
 //   - rate_limiting.rule.limit, rule.rate and rule.info describe each rule;
-//   - rate_limiting.store.parts and store.opened show the circuit breakers of the store;
+//   - rate_limiting.store.parts and store.opened show the circuit breakers of the store, and store.failures counts
+//     failed calls by the attributes rate_limiting.part and rate_limiting.class;
 //   - rate_limiting.config.reloads, config.last_reload_successful and config.last_reload_success_time need
 //     [Options.Watcher].
 //

@@ -150,6 +150,7 @@ func checkPanel(t *testing.T, p *panel) {
 			selector, _, _ := strings.Cut(target.Expr[metric[1]:], "}")
 			want := []string{`job=~"$job"`, `instance=~"$instance"`, `limiter=~"$limiter"`}
 			if name := target.Expr[metric[0] : metric[1]-1]; !slices.Contains([]string{"ratelimit_store_parts", "ratelimit_store_opened_total",
+				"ratelimit_store_failures_total",
 				"ratelimit_decision_duration_seconds_bucket", "ratelimit_overrides", "ratelimit_overridden_requests_total"}, name) &&
 				!strings.HasPrefix(name, "ratelimit_config_") {
 				want = append(want, `rule=~"$rule"`)
@@ -206,6 +207,7 @@ func TestMetricNames(t *testing.T) {
 	require.NoError(t, err)
 	exported := exportedNames(string(golden))
 	exported["ratelimit_config_last_reload_success_timestamp_seconds"] = true // no file was applied in that scrape
+	exported["ratelimit_store_failures_total"] = true                         // no call has failed
 	checkShown(t, exported)
 	for name := range metricNames(beside(t, "dashboards/alerts.yaml")) {
 		assert.Contains(t, exported, name, "in alerts.yaml")

@@ -1,6 +1,7 @@
 package prommetrics
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -49,6 +50,9 @@ func (to measures) limiter(l *ratelimit.RateLimiter) {
 	to(table.StoreParts, float64(store.Open), "open")
 	to(table.StoreParts, float64(max(store.Parts-store.Open, 0)), "closed")
 	to(table.StoreOpened, float64(store.Opened))
+	for _, f := range store.Failures {
+		to(table.StoreFailures, float64(f.Calls), strconv.Itoa(f.Part), f.Class)
+	}
 	s := l.OverrideStats()
 	to(table.OverriddenRequests, float64(s.Blocked), ratelimit.EffectBlock)
 	to(table.OverriddenRequests, float64(s.Exempted), ratelimit.EffectExempt)

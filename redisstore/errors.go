@@ -62,6 +62,9 @@ func newError(c Class, err error) *Error { return &Error{Class: c, Err: err} }
 // Error returns the class and the cause of the failure as text.
 func (e *Error) Error() string { return fmt.Sprintf("redisstore: %s: %v", e.Class, e.Err) }
 
+// ErrorClass returns the Class; see [ratelimit.StoreErrorClass].
+func (e *Error) ErrorClass() string { return string(e.Class) }
+
 // Unwrap returns [ratelimit.ErrStore] and the cause of the failure, for [errors.Is] and [errors.As].
 func (e *Error) Unwrap() []error { return []error{ratelimit.ErrStore, e.Err} }
 

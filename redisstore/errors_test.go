@@ -28,6 +28,7 @@ func fails(t testing.TB, s *redisstore.Store, asks []ratelimit.Ask, within time.
 	var e *redisstore.Error
 	require.ErrorAs(t, err, &e)
 	assert.Contains(t, classes, e.Class, err.Error())
+	assert.Equal(t, string(e.Class), ratelimit.StoreErrorClass(e).ErrorClass())
 	assert.NotErrorIs(t, err, context.DeadlineExceeded, "the caller's context has not ended")
 	assert.Less(t, took, 10*within)
 }

@@ -24,6 +24,7 @@ func (s *Set) Guard(ctx context.Context, pass Pass, now func() keytable.Instant,
 	returned := false
 	defer func() {
 		if !returned {
+			s.failed.add(pass.parts, panicClass)
 			s.Failed(pass, now(), errPanicked, 0, 0)
 		}
 	}()
@@ -51,6 +52,9 @@ func (s *Set) Guard(ctx context.Context, pass Pass, now func() keytable.Instant,
 func (s *Set) ended(pass Pass, now func() keytable.Instant, err error, left bool) {
 	var answering interface{ Answered() bool }
 	var shared interface{ Call() uint64 }
+	if err != nil && !left {
+		s.failed.add(pass.failing(err), classOf(err))
+	}
 	switch {
 	case err == nil || errors.As(err, &answering) && answering.Answered():
 		s.Succeeded(pass)

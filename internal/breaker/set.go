@@ -25,6 +25,8 @@ type Set struct {
 	asked     atomic.Uint64 // the parts for which a call was ever permitted, one bit for each part
 	openCount atomic.Int32  // number of breakers that are open
 
+	failed failures // of all parts
+
 	mu     sync.Mutex
 	opened uint64 // how often a breaker has opened; guarded by mu
 	last   error  // the error after which a breaker has opened most recently; nil if none has ever opened; guarded by mu
@@ -156,6 +158,8 @@ type Stats struct {
 	Open   int    // number of these parts whose breaker is open now
 	Opened uint64 // how often the breakers of all parts have opened
 	Last   error  // the error after which a breaker has opened most recently; nil if none has ever opened
+
+	Failures []Failure // the failed calls, ordered by part and class
 }
 
 // Stats returns the totals of s.
@@ -166,6 +170,7 @@ func (s *Set) Stats() (stats Stats) {
 			stats.Open++
 		}
 	}
+	stats.Failures = s.failed.list()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stats.Opened, stats.Last = s.opened, s.last

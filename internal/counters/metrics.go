@@ -18,6 +18,7 @@ const (
 	RuleInfo
 	StoreParts
 	StoreOpened
+	StoreFailures
 	OverriddenRequests
 	Overrides
 	ReloadSuccessful
@@ -52,6 +53,8 @@ var Metrics = [numMetrics]Metric{
 		Help: "Parts of the store that have been called, by whether their circuit breaker is open."},
 	StoreOpened: {Prometheus: "store_opened_total", OpenTelemetry: "store.opened", Unit: "{opening}",
 		Help: "How often the circuit breaker of a part of the store has opened."},
+	StoreFailures: {Prometheus: "store_failures_total", OpenTelemetry: "store.failures", Unit: "{call}", Labels: []string{"part", "class"},
+		Help: "Calls of a part of the store that have failed, by the class of the error."},
 	OverriddenRequests: {Prometheus: "overridden_requests_total", OpenTelemetry: "overridden_requests", Unit: "{request}",
 		Labels: []string{"effect"}, Help: "Requests that an override has denied, has freed from a rule, or has given another rate."},
 	Overrides: {Prometheus: "overrides", OpenTelemetry: "overrides", Kind: Level, Unit: "{override}", Labels: []string{"effect"},

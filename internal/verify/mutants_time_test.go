@@ -50,4 +50,22 @@ var mutantsOfTime = []mutant{
 		new: "",
 		by:  "^TestRetryAfterBelowTheFloor$", why: "a key without a state, denied by the shared debt, waits too short",
 	},
+	{
+		name: "BlockUntil counts callers that have left", file: "internal/handclock/handclock.go",
+		old: "c.waiting += change",
+		new: "c.waiting += max(change, 0)",
+		by:  "^TestBlockUntil$", why: "it returns although fewer callers wait",
+	},
+	{
+		name: "BlockUntil counts channels that have received the time", file: "internal/handclock/handclock.go",
+		old: "\t\t\t\tc.waiting--\n",
+		new: "\t\t\t\t_ = c\n",
+		by:  "^TestBlockUntil$", why: "it returns although nobody waits for such a channel",
+	},
+	{
+		name: "BlockUntil counts channels that need not wait", file: "internal/handclock/handclock.go",
+		old: "if c.alarmLocked(a); !a.rung {",
+		new: "if c.alarmLocked(a); true {",
+		by:  "^TestBlockUntil$", why: "it returns although nobody waits for such a channel",
+	},
 }

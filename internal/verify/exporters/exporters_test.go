@@ -99,6 +99,11 @@ func (e exporters) openTelemetry(t testing.TB) reading {
 	return r
 }
 
+// A refused is an error of a store with a class.
+type refused struct{ error }
+
+func (refused) ErrorClass() string { return "dial" }
+
 // A faulty is a MemoryStore whose method Take fails while it is down.
 type faulty struct {
 	*ratelimit.MemoryStore
@@ -107,7 +112,7 @@ type faulty struct {
 
 func (s *faulty) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
 	if s.down {
-		return nil, errors.New("connection refused")
+		return nil, refused{errors.New("connection refused")}
 	}
 	return s.MemoryStore.Take(ctx, asks)
 }

@@ -26,7 +26,8 @@ import (
 
 // attributes has the attribute of OpenTelemetry for each label of Prometheus.
 var attributes = map[string]string{"limiter": "limiter", "rule": "policy", "result": "result", "effect": "effect", "state": "state",
-	"key": "key_type", "mode": "mode", "algorithm": "algorithm", "source": "source"}
+	"key": "key_type", "mode": "mode", "algorithm": "algorithm", "source": "source",
+	"part": "part", "class": "class"}
 
 // scrape returns the values that r exports, by the names and attributes that OpenTelemetry gives them.
 func scrape(t testing.TB, r *prometheus.Registry) map[string]float64 {
@@ -158,6 +159,8 @@ func TestAllMetrics(t *testing.T) {
 			assert.True(t, shown["rate_limiting."+m.OpenTelemetry], m.OpenTelemetry)
 		}
 	}
+	failed := `rate_limiting.store.failures rate_limiting.class=dial,rate_limiting.limiter=default,rate_limiting.part=0`
+	assert.GreaterOrEqual(t, scraped[failed], 5.0, "it took five failures to open the breaker")
 	assert.Contains(t, slices.Collect(maps.Keys(shown)), "rate_limiting."+counters.DurationOtelName)
 	assert.NotContains(t, strings.Join(slices.Collect(maps.Keys(scraped)), "\n"), "mallory", "no metric names a client")
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -43,6 +44,7 @@ type service struct {
 	release chan struct{} // lets /slow and /stream go on
 	url     string
 	client  *http.Client
+	on      *framework
 	answers []string // what Answer has recorded
 }
 
@@ -85,7 +87,7 @@ func infoText(i *httplimit.Info, ok bool) string {
 	if !ok {
 		return "no info"
 	}
-	return fmt.Sprintf("%s at %s of %s by %v, %d left of %d rules", i.Request.Client, strings.Trim(i.Request.Endpoint, "/"), i.Addr, i.Result.Allowed,
+	return fmt.Sprintf("%s at %s of %s by %v, %d left of %d rules", i.Request.Client, path.Base(i.Request.Endpoint), i.Addr, i.Result.Allowed,
 		i.Result.Remaining, len(i.Rules))
 }
 
@@ -108,7 +110,15 @@ type framework struct {
 	// spell writes the path of a route, such as "/items/{id}", as the framework does.
 	spell func(route string) string
 
-	own map[string]string // why the framework answers a test in a way of its own, by the name of the test
+	own map[string]string // why the framework answers a row in a way of its own, by the name of the row
+
+	blind bool // whether the framework answers requests without a route before the limit sees them
+
+	// adapt writes a request as clients of the framework do. It is nil if these speak plain HTTP.
+	adapt func(r *http.Request)
+
+	// decode returns the text in the body of a response, or is nil if the body is the text.
+	decode func(res *http.Response, body string) string
 }
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -129,7 +139,8 @@ func (f *framework) runWith(t *testing.T, o options, defaultRule *ratelimit.Rule
 	if o.log == nil {
 		o.log = slog.New(slog.DiscardHandler)
 	}
-	s := &service{clock: ratelimit.NewFakeClock(start), options: o, running: make(chan struct{}), release: make(chan struct{})}
+	s := &service{clock: ratelimit.NewFakeClock(start), options: o, on: f,
+		running: make(chan struct{}), release: make(chan struct{})}
 	var err error
 	s.limiter, err = ratelimit.New(rules, defaultRule, append(opts, ratelimit.WithClock(s.clock))...)
 	require.NoError(t, err)
@@ -161,10 +172,10 @@ func perMinute(n int) *ratelimit.Rule {
 }
 
 // ask sends a request with header lines in pairs, and records the answer.
-func (s *service) ask(t *testing.T, method, path string, header ...string) *http.Response {
+func (s *service) ask(t *testing.T, method, target string, header ...string) *http.Response {
 	t.Helper()
-	res, body := s.send(t, method, path, header...)
-	s.answers = append(s.answers, fmt.Sprintf("%s %s %v: %s", method, path, header, transcript(res, body)))
+	res, body := s.send(t, method, target, header...)
+	s.answers = append(s.answers, fmt.Sprintf("%s %s %v: %s", method, target, header, transcript(res, body)))
 	return res
 }
 
@@ -181,28 +192,35 @@ func (s *service) login(t *testing.T, password string) int {
 }
 
 // send sends a request and reads the whole response.
-func (s *service) send(t *testing.T, method, path string, header ...string) (res *http.Response, body string) {
+func (s *service) send(t *testing.T, method, target string, header ...string) (res *http.Response, body string) {
 	t.Helper()
-	res, err := s.client.Do(s.request(t.Context(), t, method, path, header...)) //nolint:bodyclose // read closes it
+	res, err := s.client.Do(s.request(t.Context(), t, method, target, header...)) //nolint:bodyclose // read closes it
 	require.NoError(t, err)
-	return res, read(t, res)
+	return res, s.read(t, res)
 }
 
-func (s *service) request(ctx context.Context, t *testing.T, method, path string, header ...string) *http.Request {
+func (s *service) request(ctx context.Context, t *testing.T, method, target string, header ...string) *http.Request {
 	t.Helper()
-	r, err := http.NewRequestWithContext(ctx, method, s.url+path, nil)
+	r, err := http.NewRequestWithContext(ctx, method, s.url+target, nil)
 	require.NoError(t, err)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
 	}
+	if s.on.adapt != nil {
+		s.on.adapt(r)
+	}
 	return r
 }
 
-func read(t *testing.T, res *http.Response) string {
+// read returns the text in the body of a response.
+func (s *service) read(t *testing.T, res *http.Response) string {
 	t.Helper()
 	body, err := io.ReadAll(res.Body)
 	require.NoError(t, err)
 	require.NoError(t, res.Body.Close())
+	if s.on.decode != nil {
+		return s.on.decode(res, string(body))
+	}
 	return string(body)
 }
 
