@@ -162,8 +162,8 @@ func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[S, C], now
 }
 
 // stepCopy decides on n units at the new plan (p) for a key with the state s, which was last written at
-// an old plan (from). stepCopy charges nothing, and does not change s. It converts only the copy of s in
-// the parameter to, which the caller has made. A later charge converts s itself. Until then, the debt
+// an old plan (from). stepCopy charges nothing, and does not change s. It converts only a copy of s, which the
+// caller has made (the parameter named to). A later charge converts s itself. Until then, the debt
 // drains at the slower of the two rates. Once the debt is zero, the key has the whole burst of the new
 // plan. The durations in v take this into account.
 //

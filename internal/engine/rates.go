@@ -120,12 +120,12 @@ type ratePlans[S any, C Algorithm[S, C]] struct {
 	base      *ratePlan[S, C]
 	tiers     map[string]*ratePlan[S, C]
 
-	mu    sync.Mutex // held while a plan, or an entry of the hash table entries, is added
-	count int32      // number of rates in the hash table entries; guarded by mu
+	mu    sync.Mutex // held while a plan, or an entry of the hash table below, is added
+	count int32      // number of rates in the hash table below; guarded by mu
 	most  int32      // largest number of plans for rates that requests ask for; guarded by mu
 	since int32      // how many rates were added or refused since forgetRates made these plans; large if it did not make them; guarded by mu
 
-	// scarce is set when more than 63/64 of the plans that the field most allows are in use. From then on,
+	// scarce is set when more than 63/64 of the largest number of plans are in use. From then on,
 	// Admit forgets rates that no key uses. The last 64th is left for decisions that called Admit before scarce
 	// was set.
 	scarce atomic.Bool

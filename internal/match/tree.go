@@ -148,7 +148,7 @@ func (n *node[R, G]) split(length int) *node[R, G] {
 	return upper
 }
 
-// The method with finds the node with this text below n, and calls the function named change for a copy
+// The method named "with" finds the node with this text below n, and calls the given function for a copy
 // of that node. It returns a copy of n that has the changed node. The nodes between n and that node are
 // copied too. If there is no node with this text, the method adds one. It returns nil if no group is
 // left.
