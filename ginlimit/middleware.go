@@ -159,7 +159,7 @@ func next(c *gin.Context, r *http.Request, settle func(status int)) error {
 	c.Next()
 	if !counted.Written() && len(c.Errors) > 0 {
 		// A handler has put an error into c, and has not answered. A handler further out may now answer. It writes to
-		// the variable counted, which then calls settle. If no handler answers, the request stays charged.
+		// c.Writer, a countedWriter, which then calls settle. If no handler answers, the request stays charged.
 		return nil
 	}
 	settle(counted.Status())

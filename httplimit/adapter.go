@@ -127,8 +127,8 @@ func NewAdapter[C any](l *ratelimit.RateLimiter, c AdapterConfig[C], route func(
 	return a, nil
 }
 
-// A Next calls the next handlers of a framework, and returns their error. r is the request, with a context that has the
-// Info if AdapterConfig.Info is set. If settle is not nil, AdapterConfig.Count needs the status of the response: the Next
+// A Next calls the next handlers of a framework, and returns their error. The parameter r is the request. Its context
+// has the Info if AdapterConfig.Info is set. If settle is not nil, AdapterConfig.Count needs the status of the response: the Next
 // must call settle with the status before the client gets the response, for example by a writer that [CountStatus]
 // returns. Only the first call of settle has an effect. If the Next panics, the Adapter calls settle with 500. If settle
 // is never called, the request stays charged.

@@ -20,8 +20,8 @@ type Router interface {
 const unmatched = "unmatched"
 
 // Route returns a function for [Config.Endpoint] that returns the path of the pattern that matches a
-// request, such as "/users/{id}". m is the router that will serve the request. If m is nil or no pattern of
-// m matches, the function uses [http.Request.Pattern], which an outer router may have set. Without any
+// request, such as "/users/{id}". The parameter m is the router that will serve the request. If m is nil or no
+// pattern of m matches, the function uses [http.Request.Pattern], which an outer router may have set. Without any
 // pattern, the function returns "unmatched". It never returns the path of the URL, because a client can
 // write the same path in many ways.
 func Route(m Router) func(*http.Request) string {

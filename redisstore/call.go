@@ -241,7 +241,7 @@ func (c *call) retries(now time.Time) bool {
 
 // command returns the call as a command of the Redis client. The command contains the hash of the script
 // or, if whole is true, the text of the script. The client calls the function in the last parameter when it
-// sends the command. The result is valid until the method command is called again.
+// sends the command. The result is valid until the next call of this method.
 func (c *call) command(ctx context.Context, env string, whole bool, sending func()) *noRetry {
 	keys, tail := c.keys, c.args
 	if shared := c.shared; shared != nil {

@@ -56,8 +56,8 @@ func addEdges(edges []edged, it *item, ask, arg int) []edged {
 const maxEdge = 9_000_000_000
 
 // place writes edges of calendar windows into the arguments of the call. For each ask (a request for units of one
-// key), it first chooses an instant: the value that the map at has for the number of the ask, or now if the map has no
-// such number. Then it writes three times: the begin and the end of the window that contains this instant, and the end
+// key), it first chooses an instant: the value at[i] for the ask with the number i, or now if the map has no such
+// number. Then it writes three times: the begin and the end of the window that contains this instant, and the end
 // of the next window. The instants in now and at are in microseconds since the Unix epoch.
 func (c *call) place(now int64, at map[int]int64) {
 	for _, e := range c.edges {

@@ -170,10 +170,11 @@ func fastResults(items []item, reply any) ([]ratelimit.Result, error) {
 // fast path.
 var stateLengths = [...]int{'t': 6, 'l': 6, 'f': 4, 'c': 5, 's': 4}
 
-// A fastReply is a reply of the fast path of a script, and has one of three forms. First: the field now is the
-// server's time, and the field state is the state of the key before the charge. Second: now is empty, and
-// state contains the time and then the state before the charge. Third, if a call has charged for its only
-// caller: now is empty, and state contains only the new state of the key.
+// A fastReply is a reply of the fast path of a script, and has one of three forms. First:
+// fastReply.now is the server's time, and fastReply.state is the state of the key before the charge. Second: the
+// field now is empty, and the field state contains the time and then the state before the charge. Third, if a
+// call has charged for its only caller: the field now is empty, and the field state contains only the new state
+// of the key.
 type fastReply struct{ now, state string }
 
 // parse reads the numbers in text, which are separated by spaces. It stores them in the array numbers,

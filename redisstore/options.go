@@ -22,8 +22,8 @@ type settings struct {
 
 	leaseTerm time.Duration // how long unspent units taken for later requests are kept; only tests change it
 
-	// These fields are for tests only. If the function now is set, the store uses the time that this function
-	// returns in place of the server's clock. The duration pad is how long the server keeps a key after its
+	// These fields are for tests only. If now is not nil, the store uses the time that this function returns
+	// in place of the server's clock. The duration pad is how long the server keeps a key after its
 	// state is no longer needed. A test that sets now must make pad long, because the keys still expire by
 	// the server's clock.
 	now   func() time.Time

@@ -23,8 +23,8 @@ type chunk struct {
 	err  error
 }
 
-// newLiveReader returns a liveReader that reads from r. The method Read calls onTick at intervals of the duration every. The function
-// onTick may be nil.
+// newLiveReader returns a liveReader that reads from r. The parameter every is the time between two calls
+// of onTick, which may be nil.
 func newLiveReader(ctx context.Context, r io.Reader, every time.Duration, onTick func()) *liveReader {
 	l := &liveReader{ctx: ctx, chunks: make(chan chunk), onTick: onTick}
 	if onTick != nil {

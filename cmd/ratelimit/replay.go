@@ -173,8 +173,8 @@ func (f *replayFlags) print(t *terminal, out *replayJSON, run *replay.Run) error
 	return printReplay(t, out)
 }
 
-// follow makes the method read draw the report of the run every two seconds, if the output is a terminal. It lowers the
-// default of -late to one second, because the report lags behind the log by this time.
+// follow lowers the default of -late to one second, because the report lags behind the log by this time. If the output
+// is a terminal, follow also sets f.onTick to a function that draws the report. It is called every two seconds.
 func (f *logFlags) follow(t *terminal, out *replayJSON, run *replay.Run, top int) {
 	if f.late == defaultLate {
 		f.late = time.Second

@@ -1,5 +1,5 @@
-// Package books lets package dbstore use the engine of a MemoryStore. The root package does not export this engine. It
-// stores a function that returns the engine in the variable [Of], which only packages of this module can use.
+// Package books lets package dbstore use the engine of a MemoryStore, which the root package does not export. The root
+// package stores a function in the variable [Of]. The function returns the engine. Only this module can use the variable.
 package books
 
 import "github.com/ratelimit-go/ratelimit/internal/engine"

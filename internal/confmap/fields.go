@@ -47,10 +47,10 @@ func (r *Reader) Text(n *Node, name string) (s string, ok bool) {
 	return strings.Clone(s), ok // a copy, because s may be part of a large document and would keep the document in memory
 }
 
-// Choice returns the value of a field that must be one of the strings in the slice names. Capital letters, "_"
-// and "-" in the value do not matter, see [Fold]. If the value is none of these strings, Choice reports that,
-// and ok is false. If the field is missing, chosen is empty. Then ok is true, unless the field was probably
-// given under a wrong name, see [Node.Misspelt].
+// Choice returns the value of a field that must be one of the given strings. Capital letters, "_" and "-" in the
+// value do not matter, see [Fold]. If the value is none of these strings, Choice reports that, and ok is false.
+// If the field is missing, chosen is empty. Then ok is true, unless the field was probably given under a wrong
+// name, see [Node.Misspelt].
 func Choice[S ~string](r *Reader, n *Node, name, form string, names []S) (chosen S, ok bool) {
 	v, given := n.Get(name)
 	if !given {

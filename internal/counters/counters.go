@@ -24,8 +24,8 @@ const (
 	numTotals
 )
 
-// The indices of the counters that are counted only in the tables of keys, and not in Totals. They are indices in
-// Table and Sums.
+// The indices of the further counters in Table and Sums. Totals does not have these counters, because the tables of
+// keys count them, see Sums.AddKeys.
 const (
 	Evicted = numTotals + iota
 	Overflowed

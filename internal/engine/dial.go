@@ -14,8 +14,8 @@ import (
 // configurations with the same calendar and timeline share one Dial, see [Timeline.Dial]. Goroutines may call its
 // methods concurrently.
 //
-// The edges of a calendar's windows are times of the wall clock, but a timeline may run by a monotonic clock. In that
-// case, the Dial computes at which instants the wall clock will show these times if nobody sets the clock. The Dial
+// The edges (begin and end) of a calendar's windows are times of the wall clock, but a timeline may run by a monotonic
+// clock. In that case, the Dial computes at which instants the wall clock will show these times if nobody sets the clock. The Dial
 // compares the two clocks when it looks for a window, and again once the last comparison is more than a second old. If
 // the two clocks have moved against each other by a millisecond or more (the wall clock was set, or the machine was
 // suspended), the Dial computes the edges again:
@@ -41,8 +41,10 @@ type dialWindow struct {
 	begin, end keytable.Instant // the window contains the instants from begin until just before end
 	until      atomic.Uint64    // the last instant at which begin and end are known to be right without a look at the clocks
 
-	start              int64 // the time of the wall clock at the instant keytable.Start, from which the edges were computed
-	wallBegin, wallEnd int64 // the edges, as times of the wall clock; times are in nanoseconds since the Unix epoch
+	// The fields below are times of the wall clock, in nanoseconds since the Unix epoch.
+
+	start              int64 // the time at the instant keytable.Start; begin and end were computed from it
+	wallBegin, wallEnd int64 // when the window begins and ends by the calendar
 }
 
 const (
@@ -193,8 +195,13 @@ func (w *dialWindow) instant(wall int64) keytable.Instant {
 	return 0
 }
 
-// follow corrects the begin of the window w, which was found at the instant now. The parameter last is the window
-// that was current before.
+// follow corrects w, the present window at the instant now. The parameter last is the window that was the present one
+// before. If a clock was set, follow does what the comment of [Dial] says:
+//
+//   - If w is the same window of the calendar as last, it keeps the begin of last.
+//   - If w is a later window, it begins at the end of last or, if that is still to come, at the instant now. It
+//     does not begin earlier than by the calendar.
+//   - If w is an earlier window, and last begins less than an hour later by the wall clock, w becomes the window last.
 func (w *dialWindow) follow(last *dialWindow, now keytable.Instant) {
 	switch {
 	case w.wallBegin == last.wallBegin:

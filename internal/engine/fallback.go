@@ -100,9 +100,9 @@ func (f *fallback) twin(id Receipt) Receipt {
 	return 0
 }
 
-// pair records that two receipts belong to one charge: the parameter granted is the receipt of the Keys in
-// the field granted, and the parameter said is the receipt of the embedded Keys. If granted is 0, the charge
-// cannot be given back. Then pair ends the receipt said, so that its units stay charged.
+// pair records that two receipts belong to one charge. The Keys in the field f.granted issued the receipt in the
+// parameter granted, and the embedded Keys issued the receipt in the parameter said. If the parameter granted is
+// 0, the charge cannot be given back. pair then ends the other receipt, so that its units stay charged.
 func (f *fallback) pair(h keytable.Hash, granted, said Receipt) {
 	if granted == 0 {
 		f.Keys.issued().settle(0, h, said, 0, 0)

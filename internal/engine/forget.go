@@ -57,8 +57,8 @@ func (k *ratedKeys[S, C]) forgetRates(old *ratePlans[S, C]) *ratePlans[S, C] {
 
 // renewLocked gives the keys new plans (rates with their configurations), made from the parameter r. The rates
 // in r may differ from the present ones only in the Warmup. The limits and what each key has used stay as they
-// are. Before the new plans are in use, renewLocked calls the function before, and passes the new plans to it. The
-// caller holds k.changing.
+// are. Before the new plans are in use, renewLocked passes them to the function in its last parameter. The caller
+// holds k.changing.
 func (k *ratedKeys[S, C]) renewLocked(r Rates, before func(*ratePlans[S, C])) error {
 	old := k.plans.Load()
 	ps, err := newRatePlans[S](r, k.configure, k.refusals, &k.receipts)

@@ -39,9 +39,9 @@ type holder[S any] interface {
 	// end ends the hold with the number id, and returns how many units it has held: 0 if s has no such hold.
 	end(s *S, id Receipt) (n int64)
 
-	// extend ends the hold with the number id, and starts a hold of the same units at the instant now,
-	// which lasts for the duration per at most. It returns the number of the new hold. It returns 0 if s
-	// has no hold with the number id, or if that hold is over at the instant now.
+	// extend ends the hold with the number id, and starts a hold of the same units at the instant now. The
+	// new hold ends by itself after the duration in the parameter per. extend returns the number of the new
+	// hold. It returns 0 if s has no hold with the number id, or if that hold is over at the instant now.
 	extend(s *S, id Receipt, now keytable.Instant, per time.Duration) Receipt
 
 	// count returns how many holds s has at the instant now.
@@ -131,7 +131,7 @@ func (h *holds) trim(now keytable.Instant) {
 	h.again()
 }
 
-// start starts a hold of n units at the instant now, which lasts for the duration per at most.
+// start starts a hold of n units at the instant now. The hold ends by itself after the duration in the parameter per.
 func (h *holds) start(now keytable.Instant, n int64, per time.Duration) {
 	h.trim(now)
 	h.add(Receipt(lastHold.Add(1)), n, now, now.Add(per))

@@ -43,7 +43,7 @@ type Keys interface {
 	Settle(h keytable.Hash, id Receipt, actual int64, now keytable.Instant) (back int64)
 
 	// Extend is for rules whose charges are holds (units that running work uses until it ends). It makes the hold
-	// with the number id last for the duration per from the instant now, and returns the new number of the hold.
+	// with the number id last from the instant now for the duration in the parameter per. The result is its new number.
 	// It returns 0 if the hold is over, or if the charges of the rule are not holds.
 	Extend(h keytable.Hash, id Receipt, now keytable.Instant, per time.Duration) Receipt
 

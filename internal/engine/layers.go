@@ -60,9 +60,9 @@ func (l *layers) lower(c *chain, debt exact.Level) {
 	}
 }
 
-// take gives back debt for a receipt that names the layer i: at most the parameter most, and at most
-// what is left in that layer and in the layers below it. It returns how much it gives back. The chain c
-// has the receipts of the key.
+// take gives back debt for a receipt that names the layer i. It gives back the amount in the parameter named
+// most, or less if less is left in that layer and in the layers below it. It returns how much it gives back.
+// The chain c has the receipts of the key.
 func (l *layers) take(c *chain, i uint32, most exact.Level) exact.Level {
 	back := l.empty(c, l.find(i), most)
 	c.debt = c.arithmetic().Minus(c.debt, back)

@@ -162,8 +162,8 @@ func (ps *ratePlans[S, C]) slower(s *ratedState[S], from, p *ratePlan[S, C], now
 }
 
 // stepCopy decides on n units at the new plan (p) for a key with the state s, which was last written at
-// an old plan (from). stepCopy charges nothing, and does not change s. It converts only the copy of s in
-// the parameter to, which the caller has made. A later charge converts s itself. Until then, the debt
+// an old plan (from). stepCopy charges nothing, and does not change s. It converts only a copy of s, which the
+// caller has made (the parameter named to). A later charge converts s itself. Until then, the debt
 // drains at the slower of the two rates. Once the debt is zero, the key has the whole burst of the new
 // plan. The durations in v take this into account.
 //
@@ -278,7 +278,7 @@ func (ps *ratePlans[S, C]) stepShared(
 	s := shard.Scratch(*owed)
 	ps.share(s, p, now)
 	v, delay = p.config.Step(&s.state, ps.planOf(s).config, now, n, charge)
-	v.Left = max(v.Left, 0) // the keys that share the debt may owe more than the burst of this key
+	v.Left = max(v.Left, 0) // Left is negative if the shared debt is above the burst of this key
 	from := ps.planOf(owed)
 	if from != nil && s.tag == from.id && p.debts == nil && !from.rate.sameWindows(p.rate) {
 		*s = *owed
@@ -316,7 +316,7 @@ func (ps *ratePlans[S, C]) fits(s *ratedState[S], p *ratePlan[S, C], now keytabl
 // Inherit returns the first state of a key that has shared the debt s and gets a slot of its own.
 func (ps *ratePlans[S, C]) Inherit(s *ratedState[S], now keytable.Instant) ratedState[S] {
 	if p := ps.planOf(s); p != nil {
-		return ratedState[S]{state: p.config.Inherit(&s.state, now), tag: s.tag} // the tag of a shared debt names no receipts
+		return ratedState[S]{state: p.config.Inherit(&s.state, now), tag: s.tag} // the tag can be copied: that of a shared debt names no receipts
 	}
 	return ratedState[S]{}
 }

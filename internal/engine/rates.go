@@ -120,12 +120,12 @@ type ratePlans[S any, C Algorithm[S, C]] struct {
 	base      *ratePlan[S, C]
 	tiers     map[string]*ratePlan[S, C]
 
-	mu    sync.Mutex // held while a plan, or an entry of the hash table entries, is added
-	count int32      // number of rates in the hash table entries; guarded by mu
+	mu    sync.Mutex // held while a plan, or an entry of the hash table below, is added
+	count int32      // number of rates in the hash table below; guarded by mu
 	most  int32      // largest number of plans for rates that requests ask for; guarded by mu
 	since int32      // how many rates were added or refused since forgetRates made these plans; large if it did not make them; guarded by mu
 
-	// scarce is set when more than 63/64 of the plans that the field most allows are in use. From then on,
+	// scarce is set when more than 63/64 of the largest number of plans are in use. From then on,
 	// Admit forgets rates that no key uses. The last 64th is left for decisions that called Admit before scarce
 	// was set.
 	scarce atomic.Bool
@@ -203,7 +203,8 @@ func (ps *ratePlans[S, C]) configured(rate Rate) (config C, same Rate, err error
 	if err == nil && ps.rates.SamePer && !rate.sharesWindows(ps.rates.Base) {
 		err = ps.refusals.OtherPer(ps.rates.Base, rate)
 	}
-	if !ps.rates.Windows && ps.rates.Warmup == nil && err == nil { // with a Warmup, do not reduce Requests: From grows to this number
+	// The limit of a new key grows from Warmup.From to Requests. So if there is a Warmup, Requests stays as it is.
+	if !ps.rates.Windows && ps.rates.Warmup == nil && err == nil {
 		rate = rate.reduced()
 	}
 	return config, rate, err
@@ -233,8 +234,9 @@ func (ps *ratePlans[S, C]) addPlan(rate Rate, config C) *ratePlan[S, C] {
 // returns an error if the rule cannot use the rate.
 func (ps *ratePlans[S, C]) planFor(rate Rate) (*ratePlan[S, C], error) { return ps.find(rate, false) }
 
-// find does what planFor does. The parameter used says that a key uses the rate already: find then adds its
-// plan even if requests have asked for too many rates, as long as there is an id for it.
+// find does what planFor does. If the parameter used is true, a key uses the rate already. In this case, find adds
+// the plan even if requests have asked for too many rates. It then returns an error only if the rule cannot use the
+// rate, or has no id left for another plan.
 func (ps *ratePlans[S, C]) find(rate Rate, used bool) (*ratePlan[S, C], error) {
 	if p := ps.knownPlan(rate); p != nil {
 		return p, nil

@@ -21,7 +21,7 @@ type Returned struct {
 	Paid exact.Level      // for a bucket: what these units have cost
 	Last bool             // whether nothing was charged after these units
 
-	First bool             // whether the key was new before the charge, and all units of the charge are given back
+	First bool             // whether all units of the charge are given back, and the key was new until this charge
 	Next  keytable.Instant // if First is set: the instant of the key's next charge, or 0 if there was none
 }
 
@@ -114,7 +114,7 @@ type receipt struct {
 	until          keytable.Instant // the last instant at which units can be given back; 0 if there is no time limit
 	followed       bool             // whether the key was charged without a receipt, after this charge and before the next one with a receipt
 	hasTerm        bool             // whether this receipt has a term (a time limit) and is in the list of such receipts
-	first          bool             // whether the key was new before the charge
+	first          bool             // whether the key was new until this charge; set only if the rule has a Warmup
 	twin           Receipt          // the receipt of the same charge in the key's other state, if a fallback keeps two states; otherwise 0
 }
 
@@ -290,14 +290,13 @@ func (r *receipts) named(id Receipt) *receipt {
 	return nil
 }
 
-// remove takes the receipt e out of its chain (the list of the key's receipts). Each receipt records
-// the first charge without a receipt that came after it. So remove updates the receipt that comes
-// before e in the chain:
+// remove takes the receipt e out of its chain (the list of the key's receipts). Charges without a receipt
+// may follow the charge of a receipt, and the receipt records when the first of them was made. So remove
+// updates the receipt before e in the chain, unless that receipt has recorded such a charge already:
 //
-//   - If the parameter stays is set, units of e stay charged. The charge of e then counts as a charge
-//     without a receipt that followed the receipt before e.
-//   - Otherwise, if a charge without a receipt followed e, it now counts as one that followed the
-//     receipt before e.
+//   - If the parameter stays is true, units of e stay charged. The charge of e then becomes a charge
+//     without a receipt, and the receipt before e records it.
+//   - Otherwise, if e has recorded a charge without a receipt, the receipt before e records that charge.
 func (r *receipts) remove(e *receipt, stays bool) {
 	c, i := &r.chains[e.chain], uint32(e.id)
 	if e.hasTerm {

@@ -138,7 +138,9 @@ func (r *receipts) load(h keytable.Hash, f *packed.Form, b *exact.Bucket, opened
 	for i := 0; i < count && f.OK(); i++ {
 		var e packedReceipt
 		e.pack(f, b)
-		switch { // in a bucket, the first receipt must have a layer of its own; in windows, no receipt has a layer
+		// The bytes are wrong in three cases: a receipt has a layer (part of the debt) although the algorithm counts in
+		// windows; the first receipt of a bucket has no layer of its own; or the debt is more than a key can owe.
+		switch {
 		case b == nil && e.above, b != nil && i == 0 && !e.above, sum.Whole > exact.MaxUsed<<1:
 			f.Fail()
 		}

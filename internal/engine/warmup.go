@@ -192,7 +192,9 @@ func (c *WarmConfig[S, C]) Carry(s *Warm[S], from *WarmConfig[S, C], now keytabl
 //   - Otherwise, the key is new, and Age returns false.
 func (c *WarmConfig[S, C]) Age(s, known *Warm[S], rest time.Duration, now keytable.Instant) bool {
 	switch s.first = 0; {
-	case rest > c.over && known != nil && !c.Unused(known, now): // rest is how long the debt still drains, and does not tell the age
+	case rest > c.over && known != nil && !c.Unused(known, now):
+		// The limit of a key is full after the duration c.over at the latest. So rest is the time until the debt has
+		// drained, and does not tell the age.
 		s.first = min(known.first, now)
 	case rest > 0:
 		s.first = max(now-min(keytable.Instant(max(c.over-rest, 0)), now), 1)
@@ -309,11 +311,11 @@ func (k *ratedKeys[S, C]) Warm(w Warmup) error {
 	return k.renewLocked(r, func(*ratePlans[S, C]) {})
 }
 
-// firstGrant returns how long it takes until a request for n units, which is denied at the instant now, is
-// granted to a key whose limit may still grow. The state of the key (s) was last written at an old plan
-// (from), and the request has the plan (rate) p. firstGrant makes copies of s in the memory of the
-// parameter to. The parameter most is the time after which the key owes nothing, and either has the full
-// limit or counts as new. If the units are denied even then, the result is Never.
+// firstGrant returns how long a request for n units must wait until it is granted. The request is denied at
+// the instant now, and the limit of its key may still grow. The state of the key is s; it was last written at
+// the plan (rate) in the parameter from. The request has the plan p. firstGrant writes copies of s to the
+// memory that the parameter to points to. After the duration in the parameter most, the key owes nothing, and
+// either has the full limit or counts as new. If the units are denied even then, the result is Never.
 func (ps *ratePlans[S, C]) firstGrant(
 	to, s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64, most time.Duration,
 ) time.Duration {

@@ -39,9 +39,9 @@ func (l *Log) skip(n uint32) {
 // tree contains sums of the units that were given back.
 const fan = 32
 
-// note adds n units, modulo 2^32, to the hole of one entry: the units of this entry that were given back. The
-// parameter place is the index of the entry in the ring. note adds the units to each sum in the tree of sums
-// that contains this entry.
+// The method named "note" adds n to the hole of one entry: to the number of its units that were given back. The
+// parameter place is the index of the entry in the ring. The sums in several fields named holes include this
+// hole, see the constant holed. The method adds n to each of these sums, modulo 2^32.
 func (l *Log) note(place, n uint32) {
 	last := uint32(len(l.ring))
 	for level := uint32(1); ; level *= fan {
@@ -56,7 +56,8 @@ func (l *Log) note(place, n uint32) {
 	}
 }
 
-// hole returns how many units were given back of the entry whose index in the ring is the parameter place.
+// hole returns how many units of one entry were given back. The parameter place is the index of the entry in the
+// ring.
 func (l *Log) hole(place uint32) uint32 {
 	n := l.ring[place].holes
 	for level := uint32(1); place&(level*fan-1) == level*fan-1; level *= fan {
@@ -67,8 +68,8 @@ func (l *Log) hole(place uint32) uint32 {
 	return n
 }
 
-// holesBelow returns how many units were given back of all entries whose index in the ring is below k. The
-// result is modulo 2^32.
+// holesBelow returns the sum of the holes (numbers of units that were given back) of all entries whose index in
+// the ring is below k. The sum is modulo 2^32.
 func (l *Log) holesBelow(k uint32) (n uint32) {
 	at := uint32(0)
 	for level := uint32(fan * fan * fan); level > 0; level /= fan {
@@ -126,8 +127,9 @@ func (l *Log) find(at keytable.Instant) (i uint32) {
 	ring, mask := l.ring, uint32(len(l.ring)-1)
 	for n := l.older; n > 1; {
 		half := n / 2
-		// The processor cannot predict this comparison, so it is computed without a branch: the variable later
-		// becomes 1 if the instant of the entry is after the given instant, otherwise 0.
+		// The processor could not predict the outcome of a comparison here, so a branch would be slow. A
+		// subtraction does the same without a branch: its borrow (the variable named later) is 1 if the instant of
+		// the entry is after the given instant, and otherwise 0.
 		_, later := bits.Sub64(uint64(at), uint64(ring[(l.first+i+half)&mask].at), 0)
 		i += half & (uint32(later) - 1)
 		n -= half

@@ -21,7 +21,7 @@ type Log struct {
 	total uint32           // running total of all granted units, including the newest entry, modulo 2^32
 	base  uint32           // how many of these units no longer count: units of forgotten entries and units given back, modulo 2^32
 	ring  []entry          // all entries except the newest, in a ring buffer whose length is a power of two
-	first uint32           // index in ring of the oldest entry; the highest bit, holed, says whether units may have been given back
+	first uint32           // index in ring of the oldest entry; the highest bit (see holed) says whether units may have been given back
 	older uint32           // number of entries in ring
 }
 
@@ -29,7 +29,7 @@ type Log struct {
 type entry struct {
 	at    keytable.Instant // when the units were granted
 	total uint32           // running total of the units granted in this entry and in all older entries, modulo 2^32
-	holes uint32           // units of this entry, and of some entries before it, that were given back; see the constant holed
+	holes uint32           // units given back, of this entry and of 0, 31, 1023 or 32,767 slots before it in the ring; see holed
 }
 
 // LogOf returns a Log with one entry: the given number of units, granted at the given instant.

@@ -19,10 +19,11 @@ import (
 // In most buckets, at most Burst-1 tokens drain in a nanosecond. The debt then never reaches zero, so
 // tokens drain all the time.
 //
-// In any other bucket, Burst-1 tokens and a fraction of a token drain in a nanosecond. (The variable lost is
-// this fraction, in parts of a token.) So while the client takes Burst-1 units at each instant, its debt shrinks
-// by this fraction from one instant to the next. Once the whole debt has drained before the client takes units,
-// it is granted Burst units at that instant.
+// In any other bucket, more than Burst-1 tokens drain in a nanosecond. (The variable lost is how much more, in
+// parts of a token.) While the client takes Burst-1 units at each instant, the debt that it has just before it
+// takes them shrinks by this difference from one instant to the next. When this debt is zero, the client is
+// granted Burst units at once. Example: 1.5 tokens drain in a nanosecond, and Burst is 2. The client is granted
+// 2 units at the first instant, and then 1, 2, 1, 2 and so on.
 func (b *Bucket) MaxGranted(length uint64) uint64 {
 	burst, unit := uint64(b.Burst), uint64(b.Unit)
 	hi, limit := bits.Mul64(burst-1, unit)

@@ -22,7 +22,7 @@ type Clock struct {
 	changed sync.Cond    // wakes BlockUntil when waiting or rung changes; its L is nil until the first call of BlockUntil; guarded by mu
 }
 
-// An alarm sends the time of the clock to its channel once the clock has reached the time in the field at.
+// An alarm sends the time of the clock to the channel alarm.c, once the clock has reached the time alarm.at.
 type alarm struct {
 	at time.Time
 	c  chan time.Time // buffered, so that sending to it never blocks
@@ -149,8 +149,8 @@ func (c *Clock) BlockUntil(n int) {
 	}
 }
 
-// alarmLocked adds the alarm a. If the clock has already reached its time, the alarm rings at once. The caller holds
-// c.mu.
+// alarmLocked adds the alarm a. If the clock has already reached the time of the alarm, the alarm rings at once. The
+// caller holds c.mu.
 func (c *Clock) alarmLocked(a *alarm) {
 	if !a.at.After(c.now) {
 		c.ringLocked(a)

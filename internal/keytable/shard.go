@@ -15,7 +15,7 @@ const (
 	// that many keys, one is usually idle (owes nothing) and can make room for a new key.
 	minShardKeys = 32
 
-	// sweepSlots is how many slots one call searches for a key to evict.
+	// sweepSlots is how many slots are searched for a key to evict when a new key needs a slot.
 	sweepSlots = 32
 )
 

@@ -41,9 +41,9 @@ func (rs *Rules[R, G]) Names() []string {
 	return names
 }
 
-// With returns Rules in which the rule in the parameter to, which is in no other Rules yet, takes the place of the rule
-// in the parameter from. If from is the zero R, the new rule is added after all others, but before the default rule. If to is
-// the zero R, the old rule is only removed. rs must be the newest Rules.
+// With returns Rules in which a new rule (the second parameter) takes the place of an old one (the first parameter). The new
+// rule must not be in other Rules yet. If there is no old rule (the zero R), the new rule is added after all others, but before
+// the default rule. If there is no new rule (the zero R), the old rule is only removed. rs must be the newest Rules.
 func (rs *Rules[R, G]) With(from, to R) Rules[R, G] {
 	var none R
 	next, index := rs.with(from, to)

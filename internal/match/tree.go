@@ -20,8 +20,8 @@ type node[R Rule, G any] struct {
 	open     int32 // groups whose rules are all additional or in shadow, so that none of them can be the best match
 }
 
-// places maps a byte to the index of the child whose label begins with that byte. If there is no
-// such child, it maps the byte to the index of any other child.
+// places maps a byte to the index of the child whose label begins with that byte, or to 0 if there is no
+// such child. The label of child 0 then begins with another byte.
 type places [256]uint8
 
 // place returns the index of the child whose label begins with this first byte, or -1 if there is none.
@@ -86,7 +86,8 @@ func (n *node[R, G]) child(text string) (*node[R, G], string) {
 	return n, text[len(n.label):]
 }
 
-// count sets the fields prefixes and open of n from the same fields of its children, which must be set.
+// count sets n.prefixes and n.open: two numbers of groups, at the node n and at all nodes below it. The same
+// numbers of the children of n must be set already.
 func (n *node[R, G]) count() {
 	n.prefixes, n.open = 0, 0
 	if n.prefix != nil {
@@ -147,7 +148,7 @@ func (n *node[R, G]) split(length int) *node[R, G] {
 	return upper
 }
 
-// The method with finds the node with this text below n, and calls the function named change for a copy
+// The method named "with" finds the node with this text below n, and calls the given function for a copy
 // of that node. It returns a copy of n that has the changed node. The nodes between n and that node are
 // copied too. If there is no node with this text, the method adds one. It returns nil if no group is
 // left.
@@ -229,8 +230,8 @@ func (r *refresh[R, G]) node(n *node[R, G]) *node[R, G] {
 	return &c
 }
 
-// The method below replaces the groups below the prefix of n to which the changed rules apply. The node n
-// is a copy that only the caller has.
+// The method named "below" replaces n.exact and the groups of all nodes below n, if the changed rules apply to
+// them. The node n must be a copy that only the caller has.
 func (r *refresh[R, G]) below(n *node[R, G]) {
 	if n.exact != nil && (r.all || !n.exact.enforces) {
 		n.exact = n.exact.anew()

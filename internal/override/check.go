@@ -38,8 +38,8 @@ func (o *Override) Check(now time.Time) (field string, value any, reason string)
 
 const maxClient, maxNote = 4096, 256 // in bytes
 
-// CheckList looks for a fault in a list of overrides that one call sets in the layer l: for a reason why they cannot
-// be set together. It returns the field, its value, and what the value must be. If it finds no fault, field is "". It
+// CheckList looks for a reason why one call cannot set all these overrides together in the layer l. It returns the field
+// that is wrong, the value of the field, and what the value must be. If CheckList finds nothing wrong, field is "". It
 // does not check the overrides one by one; the method Check does that.
 func CheckList(all []Override, l Layer) (field string, value any, reason string) {
 	if l == File && len(all) > MaxOwn {

@@ -20,10 +20,13 @@ func NewDoubt(ctx context.Context, client bool) *Doubt { return &Doubt{Context: 
 
 // InDoubt returns the context with which a limiter decides on a request of this client from the address ip. The parameter
 // ctx is the request's own context. The parameter doubtful is an address that may be the address of a proxy, or "" if there
-// is no doubt. If ip is this address, InDoubt returns a Doubt as the context, so that exemptions of the address do not apply.
-// The parameter named is the name of a client that is named after this address: if the client has this name, exemptions of
-// the client do not apply either. If ip is another address, for example one that the service has set itself, InDoubt returns
-// ctx, and a nil Doubt.
+// is no doubt.
+//
+// If ip is the doubtful address, InDoubt returns a Doubt as both results. Exemptions of the address then do not apply. A client
+// may have got its name from this address; that name is in the last parameter. If the client has this name, exemptions of the
+// client do not apply either.
+//
+// If ip is another address, for example one that the service has set itself, InDoubt returns ctx and a nil Doubt.
 func InDoubt(ctx context.Context, doubtful, ip, client, named string) (_ context.Context, doubt *Doubt) {
 	if doubtful == "" || ip != doubtful {
 		return ctx, nil

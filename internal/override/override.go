@@ -102,7 +102,7 @@ func NewEntries(all []Override) []Entry {
 	return entries
 }
 
-// Plain returns the override of e, which shares no memory with e, or nil if e is nil.
+// Plain returns a copy of the override in e, or nil if e is nil. The copy shares no memory with e.
 func (e *Entry) Plain() *Override {
 	if e == nil {
 		return nil
@@ -112,7 +112,7 @@ func (e *Entry) Plain() *Override {
 	return &o
 }
 
-// Plain returns the overrides of the entries, which share no memory with them.
+// Plain returns copies of the overrides in the entries. The copies share no memory with the entries.
 func Plain(entries []Entry) []Override {
 	all := make([]Override, len(entries))
 	for i := range entries {

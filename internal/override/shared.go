@@ -49,7 +49,8 @@ func (b *Board) Poll() {
 // errStale means that another goroutine has changed this process's copy of the list since the read of the list in the store began.
 var errStale = errors.New("ratelimit: the overrides have changed meanwhile")
 
-// Read reads what has changed in the list in the store, and changes the copy in this process. It fails if the Source fails.
+// Read reads what has changed in the list in the store, and changes the copy in this process. It returns an error if the Source
+// fails, or if another goroutine has changed the copy meanwhile in each of ten tries.
 func (b *Board) Read(ctx context.Context) (err error) {
 	const tries = 10
 	for range tries {

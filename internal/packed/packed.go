@@ -26,7 +26,7 @@ type Form struct {
 // start is the instant from which the first instant of a Form is counted: the Start of the package keytable.
 const start = 1 << 63
 
-// Write returns a Form that appends to the bytes in the parameter to.
+// Write returns a Form that appends to the given bytes.
 func Write(to []byte) *Form { return &Form{bytes: to, last: start} }
 
 // Read returns a Form that reads the given bytes.
@@ -60,7 +60,8 @@ func (f *Form) Err() error {
 	return nil
 }
 
-// uint writes the number v, or reads a number that is at most the parameter most. It returns the number.
+// uint writes the number v and returns v, or it reads a number and returns that. If the number that was read is above the limit
+// (the parameter named most), the bytes cannot be right. uint then calls Fail and returns 0.
 func (f *Form) uint(v, most uint64) uint64 {
 	if !f.reading {
 		f.bytes = binary.AppendUvarint(f.bytes, v)
@@ -80,7 +81,8 @@ type Integer interface {
 	~int | ~int64 | ~uint8 | ~uint32 | ~uint64
 }
 
-// Number writes or reads a number from least to most. Both are at least 0, and most is at most the largest int64.
+// Number writes the number that p points to, or reads a number and stores it there. The smallest number that can be read is least,
+// the largest is most. Both bounds must be from 0 to math.MaxInt64.
 func Number[T Integer](f *Form, p *T, least, most T) {
 	v := f.uint(uint64(*p), uint64(most))
 	if !f.reading {

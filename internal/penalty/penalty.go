@@ -191,8 +191,8 @@ func (t *Table) Forget(h keytable.Hash) {
 	}
 }
 
-// Pardon forgets the counted denials, and ends the blocks, of all keys for whose owner the given function returns true. A nil
-// Table has no keys.
+// Pardon calls the given function for the owner of each key. If the function returns true, Pardon forgets the counted denials of
+// the key, and ends its block. If t is nil, Pardon does nothing.
 func (t *Table) Pardon(of func(w *Whose) bool) {
 	if t == nil {
 		return
@@ -220,7 +220,7 @@ func (t *Table) Has(h keytable.Hash) bool {
 	return sh.states[h] != nil
 }
 
-// Pack writes the state of the key with this hash to f, or reads it from f. It leaves out the field whose of the state.
+// Pack writes the state of the key with this hash to f, or reads it from f. The owner of the key (state.whose) is not in f.
 func (t *Table) Pack(h keytable.Hash, f *packed.Form) {
 	sh := t.shard(h)
 	defer sh.mu.Unlock()

@@ -110,7 +110,7 @@ func (c *consumer) install(modules []published) error {
 		if m.Path == rootPath {
 			get = append(get, m.Path) // with "/..." behind it, the path would match the packages of all modules
 		} else {
-			get = append(get, m.Path+"/...") // its packages may need modules that its first package does not need
+			get = append(get, m.Path+"/...") // "/..." also gets the modules that only packages in folders of m need
 		}
 	}
 	if err := c.run(get...); err != nil {

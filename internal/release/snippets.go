@@ -44,12 +44,15 @@ func copyExamples(root, dir string) (dirs []string, err error) {
 	return dirs, nil
 }
 
-// writeSnippets finds, for each Go snippet of README.md, the Go file that contains the snippet. From this
-// file it writes to dir the declarations with the lines of the snippet, the tests and examples that use
-// these declarations, and everything else in the package that all of these need to compile.
+// writeSnippets writes code for the Go snippets of README.md to a folder in dir, where it can be compiled. For each
+// snippet, writeSnippets finds a Go file that contains the lines of the snippet, and writes these parts of it:
 //
-// It searches only files that a user could have written. If the file is an example program, it writes
-// nothing, because copyExamples copies example programs whole.
+//   - the declarations that have these lines
+//   - the tests and examples that use one of these declarations
+//   - all other declarations of the package that the first two need to compile
+//
+// It searches only files that a user could have written, see userPackages. If the file is an example program, it
+// writes nothing, because copyExamples copies example programs whole.
 func writeSnippets(root, dir string) error {
 	text, err := os.ReadFile(filepath.Join(root, readme))
 	if err != nil {

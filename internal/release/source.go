@@ -17,14 +17,13 @@ import (
 	"strings"
 )
 
-// A sourcePackage is a package of Go files. Its field keep holds the declarations that the method write will
-// write to files.
+// A sourcePackage is a package of Go files.
 type sourcePackage struct {
 	dir, name string
 	fset      *token.FileSet
 	files     []*sourceFile
 	info      types.Info
-	keep      map[ast.Decl]bool
+	keep      map[ast.Decl]bool // the declarations to write to files
 }
 
 type sourceFile struct {

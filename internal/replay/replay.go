@@ -86,8 +86,8 @@ func (l *Log) find(id keytable.Hash, now keytable.Instant, parts []engine.Part, 
 	return true
 }
 
-// age returns how long before the instant now the request of the record r was granted. It returns 0 if
-// now is before the grant.
+// age returns the time from the grant that r records until the instant now. It returns 0 if the grant is
+// after that instant.
 func (r *record) age(now keytable.Instant) time.Duration {
 	return time.Duration(min(max(now, r.at).Since(r.at), uint64(engine.Never)))
 }

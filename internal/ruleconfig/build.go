@@ -158,7 +158,7 @@ func (r *Reader) written(n *confmap.Node, rest string, value any, reason string)
 	case name != "rate":
 	case n.Has("algoConfig"):
 		return n.Field("algoConfig") + rest, value, reason
-	case !n.Has("rate"): // the rate stands in several fields of n
+	case !n.Has("rate"): // n has no field "rate": other fields, such as maxRequests and windowMs, give the rate
 		return n.Path + rest, value, reason
 	}
 	if n.Has(name) && rest == "" {

@@ -49,7 +49,7 @@ func (p Penalty) Faults() (faults []Fault) {
 
 const penaltyForm = `must be a map such as {"after": 10, "within": "1m", "for": "1h"}`
 
-// Penalty reads the penalty of the rule with the config n. a is the algorithm of the rule.
+// Penalty reads the penalty of the rule with the config n and the algorithm a.
 func (r *Reader) Penalty(n *confmap.Node, a Algorithm) (p Penalty) {
 	switch {
 	case !n.Has("penalty"):

@@ -48,9 +48,9 @@ func formsOf(a Algorithm) string {
 	return "capacity and refillRatePerSecond, or " + windowOrText
 }
 
-// Rate reads the algoConfig of an algorithm that is not custom. rule is the node of the rule, and
-// config the node of its algoConfig. They are the same node if the fields stand in the rule itself, see
-// Config. Rate returns the zero Rate if a field is wrong.
+// Rate reads the algoConfig of an algorithm that is not custom. The parameter rule is the node of the rule,
+// and config is the node of its algoConfig. They are the same node if the fields stand in the rule itself,
+// see the method Config. Rate returns the zero Rate if a field is wrong.
 func (r *Reader) Rate(rule, config *confmap.Node, a Algorithm) ratetext.Rate {
 	return r.rate(rule, config, a, ratetext.Rate{})
 }

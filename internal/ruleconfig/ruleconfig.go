@@ -163,8 +163,8 @@ func policyHint(name string, value any) string {
 }
 
 // Config returns the algoConfig of the rule with the config n. If the fields of an algoConfig stand in the rule
-// itself, it returns n. If the algoConfig is missing or not a map, Config reports that, and ok is
-// false.
+// itself, it returns n. If the algoConfig is missing or not a map, ok is false. Config reports that, unless the
+// algoConfig or one of its fields was probably given under a misspelt name.
 func (r *Reader) Config(n *confmap.Node) (config *confmap.Node, ok bool) {
 	if _, flat := n.First(rateSchema.Fields); flat {
 		return n, true
@@ -176,8 +176,8 @@ func (r *Reader) Config(n *confmap.Node) (config *confmap.Node, ok bool) {
 }
 
 // StoreName reads the name under which a single limiter, which belongs to no rule, keeps its keys in a
-// store. n is the config of the limiter. given is the name that the program gave it, or empty. If the
-// config has no name, StoreName returns an empty text, and reports a problem if given is empty too.
+// store. The limiter has the config n. The parameter given is the name that the program gave it, or empty. If
+// the config has no name, StoreName returns an empty text, and reports a problem if the other name is empty too.
 func (r *Reader) StoreName(n *confmap.Node, a Algorithm, given string) string {
 	if a.Custom {
 		reason := "must be one of " + confmap.List(NamesIn(r.caller.Algorithms)) + ": the state is in a store"
@@ -197,8 +197,9 @@ func (r *Reader) StoreName(n *confmap.Node, a Algorithm, given string) string {
 }
 
 // Tiers reads the tiers (rates for some plans) of the rule with the config n. It calls the given function once for
-// every tier, in the order of their names. A tier that has a problem gets the zero rate. base is the rate of the
-// rule, or zero if that rate has a problem. If the algorithm of the rule is not known, Tiers does nothing.
+// every tier, in the order of their names. A tier that has a problem gets the zero rate. The parameter base is the
+// rate of the rule, or zero if that rate has a problem. If the algorithm is not known (its Name is empty), Tiers
+// does nothing.
 func (r *Reader) Tiers(n *confmap.Node, a Algorithm, base ratetext.Rate, each func(name string, rate ratetext.Rate)) {
 	switch {
 	case !n.Has("tiers") || a.Name == "":

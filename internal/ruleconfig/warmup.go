@@ -87,8 +87,8 @@ const (
 	secondsForm = "must be a number of seconds, above 0"
 )
 
-// Warmup reads the warm-up of the rule with the config n. config is the algoConfig of the rule, or nil if the
-// algoConfig has a problem. a is the algorithm of the rule.
+// Warmup reads the warm-up of the rule with the config n and the algorithm a. The parameter config is the
+// algoConfig of the rule, or nil if the algoConfig has a problem.
 func (r *Reader) Warmup(n, config *confmap.Node, a Algorithm) (w Warmup) {
 	field, given := "", false
 	if config != nil && !a.Custom {
@@ -178,7 +178,7 @@ func (r *Reader) seconds(n *confmap.Node, name string) time.Duration {
 }
 
 // RefuseOfRules reports a warm-up and a penalty in the config n of a single limiter. Such a limiter belongs to no
-// rule, and only a rule can have them. config is the algoConfig in n, or nil if the algoConfig has a problem.
+// rule, and only a rule can have them. The parameter config is the algoConfig in n, or nil if it has a problem.
 func (r *Reader) RefuseOfRules(n, config *confmap.Node, a Algorithm) {
 	const reason = "must be left out: only a rule has a warm-up, see NewFromConfig"
 	if n.Has("penalty") {

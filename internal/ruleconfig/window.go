@@ -50,7 +50,7 @@ func (r *rateReader) calendar() {
 	w, err := calendar.New(name, day, zone)
 	if bad := (*calendar.Error)(nil); errors.As(err, &bad) {
 		field := map[calendar.Part]string{calendar.PartZone: "zone", calendar.PartDay: "firstDay"}[bad.Part]
-		reason := strings.TrimPrefix(bad.Reason, "is ") // the text of the error has another "is", before the value
+		reason := strings.TrimPrefix(bad.Reason, "is ") // the error reads "zone is VALUE: unknown", not "zone is VALUE: is unknown"
 		r.Reject(r.node.Field(field), r.node.Describe(field), reason)
 		return
 	}

@@ -30,11 +30,13 @@ func Keep(r Reservation, every, per time.Duration, over error, failed func(error
 	}
 }
 
-// Extend extends the reservation r at the given interval (every). It stops when the function stop is called, or when r
-// returns the error (passed as over) which says that the units are no longer in flight. The parameter per says for how
-// long the units stay in flight if they are not extended. If every is 0, the interval is half of per. If every is below
-// 0, Extend does nothing. The function failed gets all other errors of r. After such an error, Extend tries again after
-// an eighth of the interval, because the next whole interval may end too late.
+// Extend extends the reservation r at regular intervals. The parameter every is the length of an interval. If it is 0,
+// an interval is half as long as the parameter per, the time for which the units stay in flight if they are not
+// extended. If it is below 0, Extend does nothing.
+//
+// Extend stops when the caller calls the result stop. It also stops when r returns the error in the parameter over,
+// which says that the units are no longer in flight. After any other error of r, Extend passes the error to the function
+// in the parameter failed, and tries again after an eighth of the interval. The next whole interval may end too late.
 func Extend(r Reservation, every, per time.Duration, over error, failed func(error)) (stop func()) {
 	if every == 0 {
 		every = max(per/2, time.Millisecond)

@@ -40,7 +40,7 @@ type Log struct {
 	outage  *Outage // writes the lines about failures of the store (CauseStore)
 }
 
-// NewLog returns a Log that writes to log. It writes at most one line of each kind in each interval of the length every.
+// NewLog returns a Log that writes to log. The parameter every is the shortest time between two lines of the same kind.
 func NewLog(log *slog.Logger, every time.Duration) *Log {
 	return &Log{log, New[Kind](every), NewOutage(log, "rate limit: ")}
 }

@@ -49,7 +49,7 @@ func NewOutage(log *slog.Logger, prefix string) *Outage { return &Outage{log: lo
 
 // Failed notes a decision at the time now for which the store failed with err. The parameter denied is true if the
 // decision denied the request. Failed writes a log line if an outage begins with this decision, or if the last line
-// was written at least a minute ago. rule is the name of the rule, which the first line of an outage shows.
+// was written at least a minute ago. The parameter rule is the rule's name, which the first line of an outage shows.
 func (o *Outage) Failed(ctx context.Context, now time.Time, rule string, denied bool, err error) {
 	if !o.log.Enabled(ctx, slog.LevelWarn) {
 		return

@@ -31,7 +31,7 @@ type Sampler[K comparable] struct {
 // A kind holds the state of one kind of events.
 type kind struct {
 	at      time.Time // when an event was last let through; the zero Time if never
-	skipped int       // number of events of the kind that were held back since the time in the field at
+	skipped int       // number of events of the kind that were held back since the time kind.at
 }
 
 // New returns a Sampler. The parameter every is the shortest time between two events of a kind that the

@@ -137,7 +137,7 @@ func (ls *Lines) remove(touched func(*line) bool) (waiters []*Waiter) {
 			waiters = append(append(waiters, w), ls.attempts.followers(w.ID)...)
 		}
 	}
-	for _, w := range waiters { // patience reads the clock, which may panic, so it is called before any change
+	for _, w := range waiters { // before any change, because patience reads the clock, and the clock may panic
 		w.until = ls.patience(w, ls.last)
 	}
 	for _, l := range lines {

@@ -44,8 +44,8 @@ func (c *copies) changed() {
 	c.check()
 }
 
-// left notes that the copies of the keys' states are wrong about n of the waiting callers that are charged to them: these
-// callers have left without being served, or will be served at other instants than was computed for them.
+// left notes that the forecast is wrong for n of the waiting callers that are charged to the copies. These callers have left
+// without being served, or they will not be served at the instants that were computed for them.
 func (c *copies) left(n int) {
 	c.size -= n
 	c.wrong += n

@@ -88,7 +88,7 @@ type turn struct {
 	k      int              // index of the key's copy in behind.keys
 	from   keytable.Instant // the request is served at this instant at the earliest, because of the callers ahead; 0 if none is ahead
 	at     keytable.Instant // the instant at which the key has the units for the request
-	delay  time.Duration    // the Delay of the request if it is granted at the instant in the field at
+	delay  time.Duration    // the Delay of the request if it is granted at the instant turn.at
 }
 
 // ask fills t for a request that arrives at the instant now and takes units of the key s, which is locked.

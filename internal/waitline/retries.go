@@ -143,7 +143,7 @@ func (rs *Retries) Ahead(r Request, now keytable.Instant) (d Denial, wait time.D
 		due, _, _ := q.foretell(l).ahead(0, engine.Wanted{}, at, max(r.need(lacks), 1))
 		at = max(at, due)
 	}
-	switch wait = q.denial.RetryAfter; { // if no case applies, wait stays as it is: the first caller is due, or asks at once
+	switch wait = q.denial.RetryAfter; { // this is the estimate if the first caller may ask the store already
 	case at == 0 && !q.denial.Stands: // after a Reset or a change of the rules, the denial is out of date
 		wait = time.Millisecond
 	case at > now:
@@ -155,15 +155,16 @@ func (rs *Retries) Ahead(r Request, now keytable.Instant) (d Denial, wait time.D
 	return d, wait, true
 }
 
-// Wait calls the function ask again and again until ask returns no denial. Wait then returns nil. The
+// Wait calls the function in the parameter ask until a call returns no denial. Wait then returns nil. The
 // first call is made at once, with newcomer set to true. If this call returns a denial, the caller waits
-// in a line for the keys of the request r. Whenever it is the turn of this caller, Wait calls ask again.
-// The second result of ask says whether the caller was served. After a caller was served, the next caller
+// in a line for the keys of the request r. Whenever it is the turn of this caller, Wait calls the function
+// again. Its second result says whether the caller was served. After a caller was served, the next caller
 // in line asks at once.
 //
-// If ctx ends, Wait returns the error of ctx. Wait also calls the function changed in two cases: the
-// caller was woken as the first of its line, or is about to ask because the same request was granted. If
-// changed returns true, Wait returns ErrChanged.
+// If ctx ends, Wait returns the error of ctx. The function in the parameter changed reports whether the rules
+// have changed; if so, Wait returns ErrChanged. While the caller waits, Wait looks several times what the caller
+// has to do next. It then calls this function in two cases: the caller is the first of its line, or another
+// caller with the same request ID was granted.
 func (rs *Retries) Wait(
 	ctx context.Context, t *engine.Timeline, r Request, changed func() bool, ask func(newcomer bool) (d *Denial, served bool),
 ) error {
@@ -237,8 +238,8 @@ func (rs *Retries) turn(ctx context.Context, t *engine.Timeline, a *Retrier, cha
 	return p
 }
 
-// Place returns what the waiting caller a has to do at the instant now. If the result says that a has to
-// ask, Denied or Leave must be called after it has asked.
+// Place returns what the waiting caller a has to do at the instant now. If p.asks is true, this caller has to
+// ask. After it has asked, Denied or Leave must be called.
 func (rs *Retries) Place(a *Retrier, now keytable.Instant) (p retryTurn) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -292,8 +293,8 @@ func (rs *Retries) Join(r Request, denial Denial, wakes uint64) *Retrier {
 	return a
 }
 
-// Denied notes that the caller a, which had to ask, got the denial d. The parameter wakes is the number
-// of calls of Wake before a asked.
+// Denied is called after the caller a has asked and got the denial d. The parameter wakes is the number of
+// calls of Wake that were made before this caller asked.
 func (rs *Retries) Denied(a *Retrier, d Denial, wakes uint64) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

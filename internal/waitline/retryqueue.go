@@ -29,7 +29,7 @@ type retryQueue struct {
 	key    keytable.Hash
 	lines  heap[*retryLine] // the lines whose heads do not ask the store now
 	asking int              // number of lines whose heads ask the store now
-	units  int64            // the sum of the units of the key that the heads of all these lines wait for
+	units  int64            // how many units of the key the heads of the lines want together, including the heads that ask the store now
 
 	denial Denial // the last denial of the first line
 	denied int64  // how many units the head of the first line asked for when it got that denial

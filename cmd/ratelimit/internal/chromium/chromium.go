@@ -141,8 +141,8 @@ func (b *Browser) read(from io.Reader) {
 	}
 }
 
-// The method call calls a method of the DevTools protocol, and returns the result. It calls the method for the
-// given page. If page is nil, it calls the method for the whole browser.
+// The Go method named "call" calls a method of the DevTools protocol for the given page, or for the whole browser
+// if page is nil. It returns the result.
 func (b *Browser) call(page *Page, method string, params any) (json.RawMessage, error) {
 	m := message{Method: method}
 	if page != nil {
@@ -180,7 +180,7 @@ func (b *Browser) why() error {
 	return b.ended
 }
 
-// send gives the message m a new id, and sends it to the browser. When the browser has answered, the method read
+// send gives the message m a new id, and sends it to the browser. When the browser has answered, Browser.read
 // sends this answer to the channel.
 func (b *Browser) send(m message, answer chan message) error {
 	b.mu.Lock()
