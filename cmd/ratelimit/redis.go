@@ -142,13 +142,15 @@ func (s *server) limiters(ctx context.Context) (map[string]int, error) {
 	}
 }
 
-// limiterOf returns the name of the limiter to which a stored state belongs, if this name has no colon.
+// limiterOf returns the name of the limiter to which a stored state belongs. If this name has a colon, limiterOf returns only
+// the part before the first colon.
 func limiterOf(s *redisstore.Stored) string {
 	name, _, _ := strings.Cut(s.Ask.Rule, ":")
 	return name
 }
 
-// checkName returns an error if the server has keys of limiters, but none of the limiter with the given name.
+// checkName returns an error if the server has keys of limiters, but none of the limiter with the given name. It does not check
+// a name with a colon, because limiterOf returns only a part of such a name.
 func (s *server) checkName(ctx context.Context, limiter string) error {
 	counts, err := s.limiters(ctx)
 	if err != nil || counts[limiter] > 0 || len(counts) == 0 || strings.Contains(limiter, ":") {

@@ -41,7 +41,7 @@ type topJSON struct {
 	Server string    `json:"server"`
 	Time   time.Time `json:"time"`
 	Keys   int       `json:"keys"`   // number of keys whose state was read
-	Others int       `json:"others"` // number of keys in the server to which no rule belongs
+	Others int       `json:"others"` // number of keys that belong to no rule of the file, or not to the limiter that -name names
 	// Limiters has, by the name of the limiter, how many of the Others there are.
 	Limiters map[string]int `json:"limiters,omitempty"`
 	Rules    []topRule      `json:"rules"`
