@@ -21,7 +21,7 @@ type exchange struct {
 	fields http.Header          // the header fields of the response that Middlewares have set
 
 	last netip.AddrPort // the latest address of a TCP client, kept for later requests; zero before the first
-	text string         // last as a text, for the next request from the same address
+	text string         // the field last as a text, kept for the next request from the same address
 }
 
 // exchangeKey is the key of the exchange among the user values of a request.
