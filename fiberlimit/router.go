@@ -8,7 +8,7 @@ import (
 )
 
 // A router finds the route of a request before Fiber finds it. A handler that was added to an app by Use needs this, because
-// Fiber runs it before it looks for the route. The router has a second app with the same routes. In that app, each handler
+// such a handler runs before Fiber looks for the route. The router has a second app with the same routes. In that app, each handler
 // only stores the path of its route.
 type router struct {
 	handlers uint32 // how many handlers the app had when the router was made

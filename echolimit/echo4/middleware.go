@@ -72,7 +72,8 @@ func (m *Middleware) Handler(next echo.HandlerFunc) echo.HandlerFunc {
 }
 
 // watch causes a call of settle with the status of the response to c, when this status is sent. To do so, it wraps the writer
-// inside of Echo's Response. So it also learns the status of an error, which the HTTPErrorHandler writes to this Response.
+// inside of Echo's Response. If a handler returns an error, the HTTPErrorHandler writes its answer to this same Response, so
+// settle is called for this answer, too.
 func watch(c echo.Context, settle func(status int)) {
 	c.Response().Writer = httplimit.CountStatus(c.Response().Writer, settle)
 }
