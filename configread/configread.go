@@ -15,9 +15,9 @@ import (
 // A Reader reads the fields of an algoConfig. It accepts the values that any decoder makes: a number
 // may be an int, a float64 or a json.Number. It ignores case, "_" and "-" in the names of fields.
 //
-// Each method with the name of a field as its parameter, except Has, reads this field and returns its value. If
-// the field is missing or invalid, the method returns zero, and [Reader.Err] reports the problem. A Reader must be
-// used by one goroutine only.
+// Each method that takes the name of a field, except Has, reads this field and returns its value. If the field is
+// missing or invalid, the method returns zero, and [Reader.Err] reports the problem. A Reader must be used by one
+// goroutine only.
 type Reader struct {
 	fields *ruleconfig.Fields
 }

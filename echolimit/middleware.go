@@ -60,7 +60,7 @@ func (m *Middleware) Handler(next echo.HandlerFunc) echo.HandlerFunc {
 		if err == nil {
 			settle(http.StatusOK) // if the handler has not begun a response, the client gets the status 200
 		}
-		return err // if err is not nil, Echo's HTTPErrorHandler or a middleware further out sends the status, and settle gets it
+		return err // if err is not nil, the HTTPErrorHandler or a middleware further out sends its status, and settle then gets this status
 	}
 	return func(c *echo.Context) error {
 		_, err := m.adapter.Serve(c, c.Response(), c.Request(), then)
@@ -68,8 +68,9 @@ func (m *Middleware) Handler(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// watch makes the response to c call settle with its status when the status is sent. To do so, it wraps the writer inside
-// of Echo's Response, because the HTTPErrorHandler also writes through this Response.
+// watch causes a call of settle with the status of the response to c, when this status is sent. To do so, it wraps the writer
+// inside of Echo's Response. If a handler returns an error, the HTTPErrorHandler writes its answer to this same Response, so
+// settle is called for this answer, too.
 func watch(c *echo.Context, settle func(status int)) {
 	if response, err := echo.UnwrapResponse(c.Response()); err == nil {
 		response.ResponseWriter = httplimit.CountStatus(response.ResponseWriter, settle)

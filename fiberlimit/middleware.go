@@ -128,7 +128,7 @@ func (m *Middleware) Allow(c fiber.Ctx, req ratelimit.Request) (ok bool, err err
 	return ok, err
 }
 
-// Reserve reserves the units of req for the given term, which the handler settles later. If ok is false, Reserve has
+// Reserve reserves the units of req. The handler settles them later, within the given term. If ok is false, Reserve has
 // answered the request, and the handler must return err, which is nil unless Config.Denied has returned an error. If ok
 // is true, the handler must end the Reservation, best by a deferred call of its method Done. See
 // [httplimit.Middleware.Reserve].

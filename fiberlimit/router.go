@@ -7,9 +7,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A router finds the route of a request before Fiber does: a handler that was added to an app by Use runs before Fiber
-// finds the route. The router has a second app with the same routes. In that app, each handler only stores the path of its
-// route.
+// A router finds the route of a request before Fiber finds it. A handler that was added to an app by Use needs this, because
+// such a handler runs before Fiber looks for the route. The router has a second app with the same routes. In that app, each handler
+// only stores the path of its route.
 type router struct {
 	app      *fiber.App
 	handlers uint32   // how many handlers the app had when the router was made
@@ -79,7 +79,7 @@ func (r *router) find(method string, path []byte) string {
 // route returns the path of the route of c, or an empty string if no route matches.
 func (m *Middleware) route(c fiber.Ctx) string {
 	if c.Matched() {
-		return c.Route().Path // the running handler belongs to a route
+		return c.Route().Path // the running handler belongs to a route; it was not added by Use
 	}
 	return m.router(c.App()).find(c.Method(), c.Request().URI().PathOriginal())
 }

@@ -16,8 +16,8 @@ var sources = [...]ratelimit.Source{
 	ratelimit.SourceLimiter, ratelimit.SourceReplay, ratelimit.SourceOverride, ratelimit.SourceNone,
 }
 
-// A measures is a function that gets each value of the metrics in table.Metrics. The parameter metric is the index of the metric,
-// and labels has the values of its labels. No label has a client or an address.
+// A measures is a function that takes one value of one of the metrics in table.Metrics. Its parameter metric is the index of
+// this metric in table.Metrics. Its parameter labels has the values of the labels. No label has a client or an address.
 //
 // This file is the same in prommetrics and otelmetrics, except for the name of the package.
 type measures func(metric int, value float64, labels ...string)

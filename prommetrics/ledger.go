@@ -37,9 +37,10 @@ func help(name string) string {
 // counts contains the value of each counter, in the order of ratelimit.Counters().
 type counts []uint64
 
-// add adds to c what a rule has counted between two reads of its statistics. The parameter last has the values of the
-// previous read, and now those of the current read. If a value is lower in now than in last, a new rule with the same name
-// has replaced the rule, and its counters began at zero. In this case, add adds the whole value in now.
+// add adds to c what a rule has counted since the previous read of its statistics. The parameter last has the values of the
+// previous read. The parameter now has the values of this read. A value may be lower than at the previous read: then a new
+// rule with the same name has replaced the rule, and its counters began at zero. For such a counter, add adds the whole
+// value of this read.
 func (c counts) add(now, last *ratelimit.RuleStats) {
 	for i, counter := range counters {
 		n, since := counter.Value(now), counter.Value(last)

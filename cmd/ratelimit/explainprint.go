@@ -216,8 +216,8 @@ func printOverride(p *page, r *ratelimit.RuleExplanation) {
 	p.line("  by     an override: %s", text)
 }
 
-// bound returns the most that the rule r grants in any interval of the given length. Only one of the two ends belongs to
-// the interval.
+// bound returns the largest number of units that the rule r grants to one key in any interval of the given length. Only one
+// of the two ends belongs to the interval. If the Algorithm of r knows no such number, bound returns 0.
 func bound(r *ratelimit.RuleExplanation, length time.Duration) int {
 	return max(r.Algorithm.MaxIn(r.Rate, length-1), 0)
 }

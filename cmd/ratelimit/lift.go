@@ -242,7 +242,7 @@ func runPardon(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	}
 	defer s.close()
 	done, others := s.penalized(&o)
-	if err := s.set(ctx, o); err != nil { // this error also says which of the named rules do not exist
+	if err := s.set(ctx, o); err != nil { // set also fails if the flags name a rule that does not exist
 		return err
 	}
 	if len(done) == 0 && len(others) == 0 {

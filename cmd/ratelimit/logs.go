@@ -209,7 +209,7 @@ type logCount struct {
 	TooLong int           `json:"tooLong"`           // how many of the Broken lines were too long
 	Left    int           `json:"leftOut,omitempty"` // lines that -where, -from or -to leave out
 	late    int           // requests that are still out of order after the sorting that -late allows
-	latest  time.Duration // the longest time by which such a request is earlier than one before it
+	latest  time.Duration // the longest time by which such a request is earlier than a request that was passed on before it
 	kept    int           // requests that were passed on
 }
 
@@ -282,7 +282,7 @@ func (f *logFlags) streams(ctx context.Context, p *progress, paths []string, o a
 // merge calls the given function for the requests of all streams, in the order of their times.
 func (f *logFlags) merge(ctx context.Context, p *progress, streams []*stream, count *logCount, add func(*accesslog.Entry) error) error {
 	all := merged(slices.Clone(streams))
-	slices.SortStableFunc(all, func(a, b *stream) int { return cmp.Compare(a.key, b.key) }) // a sorted slice is a heap
+	slices.SortStableFunc(all, func(a, b *stream) int { return cmp.Compare(a.key, b.key) }) // makes a heap: every sorted slice is one
 	latest := int64(math.MinInt64)
 	for i := 1; len(all) > 0; i++ {
 		s := all[0]

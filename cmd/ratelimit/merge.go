@@ -27,8 +27,9 @@ func (e *entry) before(other *entry) bool {
 }
 
 // A stream returns the requests of one log in the order of their times. Some lines of a log may be out of order, so the
-// stream holds back each request until it has read another one whose time is later by the field window. A request that is
-// out of order by more than that keeps the place that it has in the log. At most maxBuffered requests are held back.
+// stream holds back each request until it has read another one that is later by at least s.window. If s.window is 10 s, a
+// request of 12:00:00 is held back until a request of 12:00:10 or later was read. A request that is out of order by more
+// than s.window may come after later requests. At most maxBuffered requests are held back.
 type stream struct {
 	path   string
 	open   func() (*accesslog.Reader, io.Closer, error)
@@ -38,7 +39,7 @@ type stream struct {
 	closer io.Closer
 	ended  bool
 
-	queue    []*entry // a ring of the requests that were not late when they were read; its length is a power of two
+	queue    []*entry // a ring of requests; its length is a power of two; requests that were read out of order are in the field late
 	head, n  int      // index of the first request of the ring, and how many there are
 	late     lateEntries
 	free     []*entry
@@ -171,8 +172,8 @@ func (s *stream) close() {
 	}
 }
 
-// peek reads the first request of the log, and sets s.key to a lower bound of the times in the log. It then closes the log,
-// so that of many logs only those are open whose requests come next.
+// peek reads the first request of the log, and sets s.key to a lower bound of the times in the log. It then closes the log.
+// The method fill opens the log again when its requests are the next ones. So few of many logs are open at the same time.
 func (s *stream) peek() error {
 	r, closer, err := s.open()
 	if err != nil {

@@ -78,8 +78,8 @@ The note ends with who you are: user@host. The server is
 redis://127.0.0.1:6379/0 if none is given.
 `
 
-// whomFlags hold the flags that say which overrides a command reads or changes. The flags name the limiter that has the
-// overrides, and the client or the addresses for which the overrides are.
+// whomFlags hold the flags that say which overrides a command reads or changes. The flags name a limiter, and a client or
+// addresses. The command reads or changes the overrides that this limiter has for this client or these addresses.
 type whomFlags struct {
 	server     *serverFlags
 	config     *string

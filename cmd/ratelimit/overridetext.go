@@ -265,8 +265,8 @@ func escaped(names []string) (all []string) {
 }
 
 // limiters returns the sorted names of limiters that have keys in the server. It stops when it finds the limiter of t. It also
-// stops after about ten thousand keys. In this case the result all is false, because other keys may belong to further
-// limiters.
+// stops after about ten thousand keys. If it stops after ten thousand keys or because of an error, it returns false, because
+// other keys may belong to further limiters. Otherwise it returns true.
 func (t *target) limiters(ctx context.Context) (names []string, all bool) {
 	for from, steps := "", 0; steps < 20; steps++ {
 		states, next, err := t.step(ctx, from, 500)

@@ -41,7 +41,7 @@ type resetJSON struct {
 	DryRun  bool                  `json:"dryRun"`
 	Keys    int                   `json:"keys"` // number of keys that had used something, and were reset, or would be with -dry-run
 	Rules   []resetRow            `json:"rules"`
-	unused  ratelimit.Explanation // how the rules answer if nothing was used
+	unused  ratelimit.Explanation // how the rules would answer if no key had used anything
 }
 
 // A resetRow is what the command reset prints with the flag -json for one rule.
@@ -225,8 +225,8 @@ func missingParts(l *ratelimit.RateLimiter, req *ratelimit.Request) string {
 	return strings.Join(append(flags, "-rule"), " or ")
 }
 
-// resetAll resets the keys of the request req, unless out.DryRun is set, and fills in out. The request look, which toReset
-// has made, names the rules to report.
+// resetAll resets the keys of the request req, unless out.DryRun is set, and fills in out. The parameter look is the request
+// that toReset has made from req. It names the rules to report.
 func (s *server) resetAll(ctx context.Context, l *ratelimit.RateLimiter, req, look *ratelimit.Request, out *resetJSON) error {
 	before, err := s.explain(ctx, l, look)
 	if err != nil {

@@ -54,7 +54,7 @@ func isOpenFile(path string) bool {
 	return strings.HasPrefix(path, "/dev/") || strings.HasPrefix(path, "/proc/")
 }
 
-// saveInto writes to what is at path, and does not replace it.
+// saveInto appends to the device, the pipe or the open file at path. It never replaces it by a new file.
 func saveInto(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
@@ -67,7 +67,7 @@ func saveInto(path string, write func(io.Writer) error) error {
 	return f.Close()
 }
 
-// followed returns the path of the file to which a symbolic link leads. This file may not exist. If path is no link,
+// followed returns the path to which a symbolic link leads, even if there is no file at that path. If path is no link,
 // followed returns the path itself.
 func followed(path string) (string, error) {
 	for range 40 {
@@ -130,7 +130,8 @@ func createBeside(target string) (f *os.File, err error) {
 	return f, err
 }
 
-// causeOf returns the reason in an error about a file, without the name of the file, which may be that of a temporary file.
+// causeOf returns the reason in an error about a file. It leaves out the name of the file, because the file may be a temporary
+// one, which the user does not know.
 func causeOf(err error) error {
 	var path *os.PathError
 	var link *os.LinkError

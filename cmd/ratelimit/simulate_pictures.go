@@ -86,7 +86,7 @@ func (s *simulation) panels(out *sim.Outcome) []chart.Panel {
 	}
 	add("sent", chart.Area, chart.Grey, offered)
 	add("granted", chart.Steps, chart.Blue, granted)
-	add("denied", chart.Steps, chart.Orange, denied) // drawn over "granted": where both are equal, that line shows through the dashes
+	add("denied", chart.Steps, chart.Orange, denied) // dashed: where it covers the line "granted", that line shows in the gaps
 	if r := s.limited; r.Per > 0 && out.Rules[0].Algorithm != ratelimit.AlgorithmInFlight && s.traffic.Shape != traffic.Attack {
 		average := float64(r.Requests) * s.traffic.Duration.Seconds() / float64(parts) / r.Per.Seconds() * float64(s.traffic.Clients)
 		counts.Series = append(counts.Series, level("limit on average", chart.Ink, average))
@@ -114,7 +114,7 @@ func (s *simulation) panels(out *sim.Outcome) []chart.Panel {
 			p.Title = plain(r.Name) + ": " + string(r.Algorithm) + " " + r.Rate.String()
 		}
 		if s.window > 0 && len(p.Series) > 2 {
-			p.Series = append(p.Series[:1], p.Series[2]) // removes the limit from the picture, because it is for windows of another length
+			p.Series = append(p.Series[:1], p.Series[2]) // removes the limit, because this limit is for windows of another length
 		}
 		panels = append(panels, p)
 	}

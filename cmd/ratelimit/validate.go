@@ -131,7 +131,8 @@ func ignoredCodes(text string) (map[string]bool, error) {
 	return ignored, nil
 }
 
-// filesIn returns the given files. It replaces a directory by those files in the directory whose names end in .json.
+// filesIn returns the given files. It replaces a directory by those files in it and in its subdirectories whose names end in
+// .json. If a directory cannot be read or has no such file, the result unread has an error that says this.
 func filesIn(paths []string) (files []string, unread []error) {
 	for _, path := range paths {
 		if info, err := os.Stat(path); path == "-" || err != nil || !info.IsDir() {

@@ -124,7 +124,8 @@ func completeFish(w io.Writer, flags map[string][]string) {
 	}
 }
 
-// similar returns the name of the command that begins with the given text or is most like it, or an empty text if none is.
+// similar returns the first command whose name begins with the given text. If there is none, it returns the command whose name
+// is most like the text. If no name is like the text, it returns an empty text.
 func similar(text string) string {
 	all := names()
 	if i := slices.IndexFunc(all, func(name string) bool { return text != "" && strings.HasPrefix(name, text) }); i >= 0 {

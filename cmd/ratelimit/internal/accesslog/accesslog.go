@@ -51,7 +51,7 @@ type Options struct {
 	Where   []Where  // conditions that a line must meet to be an Entry
 
 	IPv6Bits int     // length of the prefix that stands for an IPv6 address; 0 means 64
-	Kept     *Kept   // texts that several Readers share; nil if the Reader has its own
+	Kept     *Kept   // a cache that several Readers share; if it is nil, the Reader makes a cache of its own
 	Routes   *Routes // gives the endpoint of a request; nil if the path is the endpoint
 
 	// With Strict, Next returns a *LineError for a line that it cannot read. Without Strict, it skips the line.

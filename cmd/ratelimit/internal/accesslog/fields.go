@@ -94,7 +94,7 @@ type columns struct {
 // A column is one column of a log.
 type column struct {
 	name  string
-	isCut bool // whether the text is the path of a request line, which the parser has cut out
+	isCut bool // whether the text is a path that the parser has cut out of a request line
 	isURL bool // whether the text is a URL or a request line; only its path is used then
 }
 

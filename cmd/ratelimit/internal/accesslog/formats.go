@@ -33,8 +33,8 @@ func Formats() []Format {
 	return []Format{Auto, Combined, VHost, "common", JSON, CSV, ALB, CLB, CloudFront, Envoy, Caddy, Traefik, GCP, IIS}
 }
 
-// The type known describes a format. The map fields has the default columns of each part of an Entry. If the lines have a
-// layout, it is in the syntax of log_format in nginx.conf.
+// The type known describes a format. Its map has the default columns of each part of an Entry. If the lines have a fixed
+// layout, known.layout describes the lines in the syntax of log_format in nginx.conf. Otherwise known.layout is empty.
 type known struct {
 	fields Fields
 	layout string

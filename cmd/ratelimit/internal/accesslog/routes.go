@@ -35,7 +35,7 @@ func (r *Routes) Add(pattern string) (err error) {
 	path := strings.TrimLeft(pattern[strings.IndexAny(pattern, " \t")+1:], " \t")
 	if !r.known[path] {
 		r.known[path] = true
-		_ = handle(r.noMethod, path) // without their methods, two patterns may conflict; the first one counts
+		_ = handle(r.noMethod, path) // fails if two patterns conflict without their methods; the earlier one stays then
 	}
 	return nil
 }

@@ -34,8 +34,8 @@ func (a Axis) ticks(lowest, highest float64, fits func([]tick) bool) []tick {
 	return found
 }
 
-// steps yields distances between ticks that are easy to read, such as 1, 2 and 5, in rising order. It stops after the
-// first distance that is longer than the parameter span, the length of the axis.
+// steps yields distances between ticks that are easy to read, such as 1, 2 and 5, in rising order. The parameter span is the
+// length of the axis. The first distance is at least span/maxTicks. The last one is the first that is longer than span.
 func (a Axis) steps(span float64) func(yield func(float64) bool) {
 	return func(yield func(float64) bool) {
 		minStep := span / maxTicks

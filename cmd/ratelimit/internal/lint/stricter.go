@@ -17,7 +17,7 @@ func stricter(a, b indexed) bool {
 	if !a.Mode.Denies() || a.Limiter != nil || b.Limiter != nil || a.Unit != b.Unit || !coarser(a.Key, b.Key) {
 		return false
 	}
-	if b.Penalty != (ratelimit.Penalty{}) { // b has a penalty, so it also denies while the penalty blocks a key
+	if b.Penalty != (ratelimit.Penalty{}) { // while the penalty of b blocks a key, b also denies what a grants
 		return false
 	}
 	if len(a.Tiers) > 0 || a.Warmup != (ratelimit.Warmup{}) || b.Warmup != (ratelimit.Warmup{}) || a.OnStoreError != b.OnStoreError {
@@ -76,7 +76,7 @@ func bounds(a ratelimit.Algorithm, ra ratelimit.Rate, b ratelimit.Algorithm, rb 
 		case ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowCounter:
 			return slower(ra, rb) && 2*ra.Requests <= burst
 		}
-	case ratelimit.AlgorithmInFlight: // no limit of another algorithm bounds how many requests run at once, because requests may run for long
+	case ratelimit.AlgorithmInFlight: // requests may run for long, so only InFlight bounds how many run at once
 		return a == b && ra.Requests <= rb.Requests && ra.Per >= rb.Per
 	}
 	return false

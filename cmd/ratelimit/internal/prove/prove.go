@@ -37,7 +37,7 @@ type Prover struct {
 
 // New returns a Prover for the rules of the limiter that the Setup makes.
 func New(s Setup) (*Prover, error) {
-	l, err := s.Make(ratelimit.WithFailurePolicy(s.Policy)) // rules without a policy get this one
+	l, err := s.Make(ratelimit.WithFailurePolicy(s.Policy)) // s.Policy is for the rules that have no policy of their own
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ type How string
 const (
 	Exact   How = "exact"   // one rule decides, and its own bound is reached by some sequence of requests
 	Reached How = "reached" // the Schedule reaches the bound
-	Upper   How = "bound"   // the bound may not be reached
+	Upper   How = "bound"   // it is not known whether the bound is reached
 )
 
 // A Bound says how many requests can be granted in any interval of one length. Only one of the two ends belongs to the
@@ -112,7 +112,7 @@ func (p *Prover) Rules(endpoint string) (rules []ratelimit.Rule, err error) {
 	return rules, nil
 }
 
-// shared reports whether all clients share a key of this type, for one endpoint.
+// shared reports whether all clients that send requests to the same endpoint have the same key, if the key is of this type.
 func shared(key ratelimit.KeyType) bool {
 	return !slices.ContainsFunc(replay.PartsOf(key), func(part string) bool { return part != "global" && part != "endpoint" })
 }

@@ -99,8 +99,8 @@ type rule struct {
 	name     string
 	shadow   bool     // whether the rule is in shadow or advise mode, in which it denies nothing
 	unit     string   // what the rule counts; empty for requests
-	endpoint string   // pattern of the rule's endpoint; empty for the default rule, and for rules that requests name
-	parts    []string // names of the parts of the rule's keys that have a text, such as "user" and "endpoint"
+	endpoint string   // pattern of the rule's endpoint; empty for the default rule, and for rules that apply only to requests that name them
+	parts    []string // names of the parts of the rule's keys, such as "user" and "endpoint"; without "global", which has no text
 	keyParts []keyPart
 	empty    []uint64 // for each part, how many requests had an empty text as this part
 	judged   uint64   // requests for which the parts were looked at
@@ -225,7 +225,7 @@ func PartsOf(k ratelimit.KeyType) []string {
 // A keyPart is one part of the keys of a rule.
 type keyPart struct {
 	kind byte   // one of the constants below
-	name string // name of the attribute
+	name string // name of the attribute if kind is ofAttr, otherwise empty
 }
 
 const (
@@ -293,8 +293,9 @@ type Doubt struct {
 	Requests uint64 // to how many requests the rule applied
 }
 
-// Doubts returns the rules that met no request, and those whose keys lack a part in more than one of a hundred requests.
-// Rules that only requests can name are left out, because no log names rules, and so is the default rule.
+// Doubts returns a Doubt for each rule that met no request. It leaves out the default rule, and rules that apply only to
+// requests that name them, because no log names rules. It also leaves out rules that could not decide on all requests. For
+// each rule, Doubts also returns a Doubt for each part of the key that more than one of a hundred requests lack.
 func (p *Player) Doubts() (doubts []Doubt) {
 	for _, r := range p.rules {
 		notJudged := slices.ContainsFunc(p.notJudged(), func(n NotJudged) bool { return n.Rule == r.name })

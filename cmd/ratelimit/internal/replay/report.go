@@ -24,7 +24,7 @@ type Report struct {
 	Denied      uint64     `json:"denied"`                // requests that were denied
 	FirstDenied *time.Time `json:"firstDenied,omitempty"` // time of the first denial
 	LastDenied  *time.Time `json:"lastDenied,omitempty"`  // time of the last denial
-	Clients     Headroom   `json:"clients"`               // clients: the field Denied counts those with a denial, the field More all others
+	Clients     Headroom   `json:"clients"`               // Clients.Denied counts the clients with a denial, Clients.More all others
 
 	Rules     []Rule        `json:"rules"`        // in the order of the file
 	Spans     []Span        `json:"spans"`        // spans of time in which there was a request, in order

@@ -32,10 +32,10 @@ const maxSpans = 2048
 
 // The type spans counts requests by time. Its zero value is ready for use.
 type spans struct {
-	width int // the length of each span is widthAt(width)
+	width int // says how long each span is: widthAt(width)
 	at    map[int64]*Span
 	last  *Span // span of time of the previous request
-	ends  int64 // end of the span in the field last, in nanoseconds since the Unix epoch
+	ends  int64 // end of the span s.last, in nanoseconds since the Unix epoch
 	begin int64
 }
 

@@ -118,8 +118,8 @@ func (s *spread) grow() {
 	}
 }
 
-// A Headroom counts keys by how close they came to their limit. Each key is counted in one of the fields Denied to
-// More. If Exact is false, the counts are estimates from a sample of the keys.
+// A Headroom counts keys by how close they came to their limit. Each key is counted in exactly one of the fields Denied,
+// None, Tenth, Fourth, Half and More. If Exact is false, the counts are estimates from a sample of the keys.
 type Headroom struct {
 	Exact  bool   `json:"exact"`  // whether all keys were counted
 	Keys   uint64 `json:"keys"`   // number of keys
@@ -158,8 +158,9 @@ func (s *spread) headroom() Headroom {
 	return h
 }
 
-// left returns which fraction of the limit remains, in the form of slot.minLeft: in thousandths, plus 1. If
-// anything remains, the fraction is at least one thousandth, so left(1, 5000) is 2.
+// left returns 1 plus the fraction of the limit that remains, in thousandths. This is the form of slot.minLeft. So
+// left(1, 2) is 501, and left(0, 2) is 1. If anything remains, left counts it as at least one thousandth, so
+// left(1, 5000) is 2.
 func left(remaining, limit int) uint16 {
 	if remaining <= 0 || limit <= 0 {
 		return 1

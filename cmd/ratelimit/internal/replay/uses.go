@@ -68,7 +68,8 @@ func (p *Player) Watch(req *ratelimit.Request, keep int) *Watched {
 	return p.watched
 }
 
-// note records a request with the answer of the limiter, res, and the answers of the rules, each.
+// note records a request. The parameter res is the answer of the limiter, and the parameter each has the answers of the single
+// rules.
 func (w *Watched) note(p *Player, res *ratelimit.Result, each []ratelimit.Result, req *ratelimit.Request, at time.Time) {
 	if req.Client == w.client && req.Endpoint == w.endpoint {
 		w.Client.note(res.Allowed, at)

@@ -49,11 +49,11 @@ func (p *peaks) most(at, length time.Duration) int {
 	return 0
 }
 
-// pass records, for all parts of the simulation up to the given one, the most units of a key in the window that ends when
-// the part begins.
+// pass looks at each part of the simulation up to the given one, except at those at which it has looked before. For the window
+// that ends when the part begins, it records in r.Peaks the most units that one key was granted in this window.
 func (r *Rule) pass(part int) {
 	for p := &r.peaks; p.begun <= part; p.begun++ {
-		begin := time.Duration(p.begun) * p.duration / Bins // no overflow, see bin
+		begin := time.Duration(p.begun) * p.duration / Bins // no overflow, see the method bin
 		r.Peaks[p.begun] = max(r.Peaks[p.begun], p.most(begin, r.Window-1))
 	}
 }

@@ -64,7 +64,7 @@ func (r *Rule) holds() bool { return r.Algorithm == ratelimit.AlgorithmInFlight 
 
 // The method count counts a request to which the rule r applies. The argument res is the answer of this rule alone.
 // The argument charged says whether all rules have granted the request. The argument bin is the index in r.Peaks of
-// the time at which the request was sent.
+// the part of the simulation in which the request was sent.
 func (r *Rule) count(request *traffic.Request, res *ratelimit.Result, charged bool, bin int) {
 	r.Asked++
 	if !res.Allowed {
@@ -85,7 +85,7 @@ func (r *Rule) count(request *traffic.Request, res *ratelimit.Result, charged bo
 	if r.Unit != "" {
 		cost = r.cost
 	}
-	n := res.Limit - res.Remaining // how many units are running, including this request
+	n := res.Limit - res.Remaining // right only if r.holds(): how many units are running, including this request
 	if !r.holds() {
 		r.pass(bin)
 		n = s.add(request.At, cost, r.Window-1)
@@ -117,8 +117,8 @@ func (r *Rule) key(request *traffic.Request) string {
 	return b.String()
 }
 
-// A sum adds up the units that a key was granted in an interval. The last grant is the end of the interval. The
-// instants at which the interval starts and ends belong to it.
+// A sum adds up the units that a key was granted in an interval. The interval ends at the last grant, or at the later time
+// to which the method advance has moved its end. Both ends belong to the interval.
 type sum struct {
 	grants []grant // all grants in order of time; the grants before the index first are outside the interval
 	first  int     // index of the first grant in the interval

@@ -74,7 +74,7 @@ func (a *asker) ask(ctx context.Context, req ratelimit.Request, at time.Duration
 		a.each = each
 		return res, each, err
 	}
-	held, err := a.limiter.Reserve(ctx, req, time.Microsecond) // the term of the reservation does not matter, as no units are given back
+	held, err := a.limiter.Reserve(ctx, req, time.Microsecond) // a microsecond to give units back is enough, because none are given back
 	if err != nil {
 		return ratelimit.Result{}, nil, err
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // Bins is the number of equal parts into which the duration of a simulation is divided for counting. It has many divisors, so
-// that a picture can join the parts to fewer and longer parts.
+// that a picture can show fewer and longer parts. For example, 60 longer parts have 4 of the 240 parts each.
 const Bins = 240
 
 // A Target is a limiter to which the traffic is sent.

@@ -141,8 +141,9 @@ func (s *Sample) GroupRare() (made []string) {
 	return made
 }
 
-// group calls the function rename with each endpoint below this segment that gets another name. The parameter path is the path
-// that leads to the segment, and n is the number of the next variable.
+// group replaces rare segments below this segment by a variable such as {name}. It calls the function rename for each endpoint
+// that gets another name by this. The parameter path is the path that leads to this segment. The parameter n is 1 if path has
+// no such variable yet, 2 if it has {name}, 3 if it also has {name2}, and so on.
 func (s *segment) group(path string, n int, rename func(id uint32, name string)) {
 	var rare []string
 	largest, total := uint64(0), uint64(0)

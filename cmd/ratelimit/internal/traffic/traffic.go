@@ -148,7 +148,7 @@ func New(c Config) Stream {
 type source struct {
 	Request
 	random *rand.Rand
-	next   func() time.Duration // returns the time of the client's next request, without the requests that are sent again
+	next   func() time.Duration // returns the time of the client's next new request; a request that is sent again is not new
 	obeys  bool
 }
 

@@ -94,8 +94,9 @@ func Problems(svg []byte) (found []string) {
 	return found
 }
 
-// TextOnPhone returns how large the smallest text of a picture is, in pixels, on a page that is 390 pixels wide and leaves a margin
-// of 16 pixels on each side. A picture that is wider than that is scaled down. It returns 0 if svg is not a picture of package chart.
+// TextOnPhone returns how large the smallest text of a picture is on a phone, in pixels. The page is 390 pixels wide, with a margin
+// of 16 pixels on each side, so a picture that is wider than 358 pixels is scaled down. TextOnPhone returns 0 if svg is not a
+// picture of package chart.
 func TextOnPhone(svg []byte) float64 {
 	width := regexp.MustCompile(`^<svg [^>]*? width="([0-9.]+)"`).FindSubmatch(svg)
 	size := regexp.MustCompile(`\.rl text\{font:([0-9.]+)px`).FindSubmatch([]byte(chart.Style()))
