@@ -166,8 +166,8 @@ func (s *Store) takeOne(ctx context.Context, a *ratelimit.Ask) ([]ratelimit.Resu
 }
 
 // Reset deletes the states of the keys that the asks name, so that these keys count as unused. It also ends
-// their blocks and forgets their strikes, the denials that count toward a Penalty. Reset fails with the same
-// errors as [Store.Take].
+// the time for which a Penalty blocks these keys, and forgets the denials that count toward a Penalty. Reset fails
+// with the same errors as [Store.Take].
 func (s *Store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	if s != nil && s.conn != nil {
 		s.conn.leases.forget(asks)
