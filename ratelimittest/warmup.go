@@ -142,8 +142,8 @@ func (m *warm) grow(first, u *big.Int) *big.Int {
 	return largest(num(0), sub(add(first, num(int64(m.warmup.Over))), u))
 }
 
-// decide makes one decision on n units. It charges the units only if they are granted and charge is
-// true.
+// decide makes one decision on n units. It charges the units only if they are granted and the
+// parameter charge is true.
 func (m *warm) decide(at time.Time, n int, charge bool) ratelimit.Result {
 	h := m.past()
 	u := h.instant(at)
