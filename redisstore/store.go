@@ -238,7 +238,7 @@ func (s *Store) item(a *ratelimit.Ask) (item, error) {
 	case a.Look:
 		it.id = 0 // nothing will be charged, so no receipt is needed
 	case it.id == 0 && p.kind == 'h':
-		it.id = max(rand.Uint64(), 1) // the server stores each request in flight under a number, even if nobody can end it
+		it.id = max(rand.Uint64(), 1) // the server stores each request in flight under a number, even a request without a Receipt
 	}
 	return it, nil
 }
