@@ -15,8 +15,8 @@ func WarmupModel(a ratelimit.Algorithm, start time.Time, r ratelimit.Rate, w rat
 	return newWarm(a, start, r, w, 1)
 }
 
-// newWarm does what WarmupModel does, but the model finds RetryAfter faster: it tries only instants that
-// are one step apart, not every nanosecond.
+// newWarm does what WarmupModel does, but the model finds RetryAfter faster. It does not try every
+// nanosecond, but only the multiples of the parameter step.
 func newWarm(a ratelimit.Algorithm, start time.Time, r ratelimit.Rate, w ratelimit.Warmup, step time.Duration) *warm {
 	return &warm{full: algorithmNamed(a).model(start, r).(budgeted), rate: r, warmup: w, step: num(int64(step))}
 }
