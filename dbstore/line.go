@@ -313,7 +313,7 @@ var errContended = errors.New("other processes have changed the row again and ag
 
 // pause waits for a random time before f is sent, if other processes change rows of f, too. Without the pause, the process that has
 // just changed a row would usually be the first to change the row again, because it is the first to know the new value. During the
-// pause, more calls can join f. A group with misses (failed attempts, because another process was faster) causes no further pause.
+// pause, more calls can join f. A group whose field misses is above 0 (another process was faster before) causes no further pause.
 func (l *line) pause(f *flight) {
 	contended, now := false, l.store.now()
 	for _, g := range f.groups {
