@@ -69,7 +69,7 @@ type fixedWindowState struct {
 	used int64 // units granted in the window that contains the instant last
 }
 
-// Step decides on n units at the instant now. It counts them if they fit and charge is true.
+// Step decides on n units at the instant now. It counts them if they fit and the parameter charge is true.
 func (c *fixedWindowConfig) Step(
 	s *fixedWindowState, _ *fixedWindowConfig, now instant, n int64, charge bool,
 ) (v engine.Verdict, delay time.Duration) {

@@ -70,7 +70,7 @@ type leakyBucketState struct {
 	queue exact.Level // units that have yet to leave the queue
 }
 
-// Step decides on n units at the instant now. It queues them if there is room and charge is true.
+// Step decides on n units at the instant now. It queues them if there is room and the parameter charge is true.
 func (c *leakyBucketConfig) Step(
 	s *leakyBucketState, pace *leakyBucketConfig, now instant, n int64, charge bool,
 ) (v engine.Verdict, delay time.Duration) {

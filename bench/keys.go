@@ -55,9 +55,9 @@ const keyText = "0123456789abcdef@clients.eu-central-1.example.com/accounts/main
 //
 // The string that At or Next returns shares a buffer that later calls overwrite, so
 // a call for a known key allocates nothing. A subject that stored this string would
-// soon hold a wrong key. To add new keys, use [Names.Key], which returns a copy, as
-// [Fill] does. Only this module's limiters may get new keys from At, because they
-// promise not to keep the caller's string. The report relies on this when it grows
+// soon hold a wrong key. To add new keys, use [Names.Key], which returns a copy. The
+// function [Fill] does so. Only this module's limiters may get new keys from At, because
+// they promise not to keep the caller's string. The report relies on this when it grows
 // a limiter to millions of keys.
 //
 // Next returns the key that the previous call of Next wrote, and writes the key for

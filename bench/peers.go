@@ -78,7 +78,7 @@ func newThrottled(l Limit) (Subject, error) {
 	}
 	lim, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{
 		MaxRate:  throttled.PerDuration(l.Rate, l.Per),
-		MaxBurst: l.Burst - 1, // MaxBurst is the number of units beyond the first
+		MaxBurst: l.Burst - 1, // MaxBurst does not count the first unit of a burst
 	})
 	if err != nil {
 		return nil, err

@@ -146,7 +146,7 @@ func newRedisThrottled(c *redis.Client, l Limit) (RedisAsk, error) {
 	}
 	limiter, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{
 		MaxRate:  throttled.PerDuration(l.Rate, l.Per),
-		MaxBurst: l.Burst - 1, // MaxBurst is the number of units beyond the first
+		MaxBurst: l.Burst - 1, // MaxBurst does not count the first unit of a burst
 	})
 	return func(ctx context.Context, key string) (bool, error) {
 		limited, _, err := limiter.RateLimitCtx(ctx, key, 1)

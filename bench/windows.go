@@ -13,8 +13,8 @@ const (
 	firstWindow    ratelimit.Window = "first"
 )
 
-// in returns the limit as a rate whose units are counted in windows of the given kind. The windows of a calendar have
-// the length that the calendar says, so the rate then has no Per.
+// The method named "in" returns the limit as a rate whose units are counted in windows of the kind w. For calendarWindow,
+// the rate has no Per, because the calendar says how long the windows are.
 func (l Limit) in(w ratelimit.Window) ratelimit.Rate {
 	r := l.window()
 	if r.Window = w; w == calendarWindow {
@@ -32,8 +32,8 @@ func newFixedWindowOf(w ratelimit.Window) func(Limit) (Subject, error) {
 	}
 }
 
-// newFixedWindowRules returns a function for the field Spec.New. That function makes a RateLimiter with a hundred rules
-// by user, which count in fixed windows of the given kind.
+// newFixedWindowRules returns a function for the field Spec.New. That function makes a RateLimiter with a hundred
+// rules. Each rule limits each user, and counts in fixed windows of the given kind.
 func newFixedWindowRules(w ratelimit.Window) func(Limit) (Subject, error) {
 	return func(l Limit) (Subject, error) {
 		rules := everyEndpoint(ratelimit.Rule{Algorithm: ratelimit.AlgorithmFixedWindow, Rate: l.in(w)})

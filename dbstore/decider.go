@@ -122,7 +122,7 @@ func (d *decider) dump(r *row) {
 // step.
 const lateness = time.Minute
 
-// timeOf returns the time of an instant of the engine.
+// timeOf converts an instant of the engine to a time. The instants of the engine are counted from the Unix epoch.
 func timeOf(at keytable.Instant) time.Time { return time.Unix(0, 0).Add(at.Duration()) }
 
 // load loads the state of the row r into the store of d, unless that was done before. It returns an error if the value of r is broken.

@@ -32,7 +32,7 @@ type value struct {
 	denied bool   // whether the Store has denied a request on this value
 	reading
 
-	missed time.Time // when this process last found that another process had changed the row first; zero if never
+	missed time.Time // when the database last refused a decision because another process had just changed the row; zero if never
 }
 
 // known has the values that rows had when they were seen last.

@@ -69,10 +69,11 @@ func (l *line) late(c *call) error {
 	return l.lateLocked(c)
 }
 
-// lateLocked does what late does. The caller holds l.mu.
+// lateLocked does what late does; the caller holds l.mu. If c is in no transaction yet, the error gets the number of a transaction for
+// which c has waited. If that transaction fails, too, its error and this one have the same number, and count as one failure.
 func (l *line) lateLocked(c *call) error {
 	e := &Error{Err: errTimeout, call: c.number, notDone: c.number == 0, class: classTimeout}
-	if c.number == 0 { // c has waited for a running transaction: with the number of that transaction, both count as one failure
+	if c.number == 0 {
 		if e.call = l.number.Load(); len(l.flights) > 0 && l.flights[0].number > 0 {
 			e.call = l.flights[0].number
 		}
@@ -312,7 +313,7 @@ var errContended = errors.New("other processes have changed the row again and ag
 
 // pause waits for a random time before f is sent, if other processes change rows of f, too. Without the pause, the process that has
 // just changed a row would usually be the first to change the row again, because it is the first to know the new value. During the
-// pause, more calls can join f. A group causes no further pause if f was sent for it before, and another process was faster.
+// pause, more calls can join f. A group whose field misses is above 0 (another process was faster before) causes no further pause.
 func (l *line) pause(f *flight) {
 	contended, now := false, l.store.now()
 	for _, g := range f.groups {

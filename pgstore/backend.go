@@ -111,7 +111,8 @@ func waitOf(ctx context.Context) int {
 	return max(int((left-left/4)/time.Millisecond), 1)
 }
 
-// guessOf returns the parameter guess of the SQL functions: the time for which the Store has made its decisions, or nil if now is zero.
+// guessOf returns the parameter guess of the SQL functions: the time now, or nil if now is zero. The Store has guessed that the
+// database has the time now, and has made its decisions for this time.
 func guessOf(now time.Time) *time.Time {
 	if now.IsZero() {
 		return nil

@@ -109,8 +109,8 @@ func (acc *Account) entry(at time.Time, n int) *Entry {
 	return c
 }
 
-// The method charge charges the units of c to m, the model of the key, even if they exceed the limit. A
-// charge of 0 units leaves only its instant behind: a later request cannot count at an earlier instant.
+// The method charge charges the units of c to m, the model of the key, even if they exceed the limit. It also
+// records the instant of the charge, even if c has 0 units. After that, no request counts at an earlier instant.
 func (c *Entry) charge(m keeper) {
 	h := m.past()
 	h.last = h.instant(c.at)

@@ -35,13 +35,13 @@ type bucket struct {
 	leaky bool
 
 	requests *big.Int // Requests of the rate, after Requests/Per was reduced to lowest terms
-	per      *big.Int // Per of the rate in nanoseconds, reduced too; also the number of parts in a token
+	per      *big.Int // Per of the rate in nanoseconds, after the same reduction; also the number of parts in a token
 	burst    int
 
 	changed *carried // the state at the last change of the rate; nil if there was none
 
-	// slowest has the slowest rate at which the bucket was charged since it was new, if that is slower than
-	// its present rate; otherwise it is nil. It is used only for changes by the method adopt.
+	// slowest has the slowest rate at which the bucket was charged since it was new. It is nil if no such rate
+	// was slower than the present rate. Only changes of the rate by the method adopt set it.
 	slowest *bucket
 
 	grace *big.Int // how long the bucket must have been full to count as new, in nanoseconds; nil means 0
@@ -158,9 +158,9 @@ func (m *bucket) slower(b *bucket) bool {
 	return mul(m.requests, b.per).Cmp(mul(b.requests, m.per)) < 0
 }
 
-// unused reports whether the bucket is new at the instant u. To find out, unused takes the slowest rate at which the bucket
-// was charged since it was new. The bucket is new again if it would be full at u after it had earned units at that rate,
-// from its last grant or change of the rate on.
+// The method named "unused" reports whether the bucket is new at the instant u. A bucket becomes new again when it has been
+// full for the duration m.grace. For this test, the bucket earns units at the slowest rate at which it was charged since it
+// was new. It earns them from its last grant or change of the rate on.
 func (m *bucket) unused(u *big.Int) bool {
 	if m.last == nil {
 		return true

@@ -83,7 +83,7 @@ func rateChange(k *kit, t *trace) *breach {
 		from := rate
 		rate = c.rate
 		if rate.Per < from.Per {
-			return "" // with a shorter Per, units granted long ago stop counting, so a key may gain units
+			return "" // no breach: with a shorter Per, units granted long ago stop counting, so a key may gain units
 		}
 		return gains(now[:len(keys)], now[len(keys)+1:])
 	})

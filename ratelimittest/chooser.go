@@ -25,7 +25,7 @@ func newChooser(seed uint64, i int, unit, span time.Duration) chooser {
 // A state is what a chooser has learned of a key from the last answer.
 type state struct {
 	admitted time.Duration    // instant of the last granted request, since the start
-	asked    time.Duration    // instant of the last request or, if later, of the last grant; since the start
+	asked    time.Duration    // instant of the last request, or of the grant before it if that instant is later; since the start
 	limit    int              // Limit of the last answer, but at least 1
 	left     int              // Remaining of the last answer, but at least 0
 	waits    [3]time.Duration // RetryAfter, ResetAfter and Delay of the last answer

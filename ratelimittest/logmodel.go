@@ -31,7 +31,7 @@ func (m *slidingLog) peek(at time.Time, n int) ratelimit.Result {
 
 func (m *slidingLog) clone() keeper { return &slidingLog{m.copied(), m.rate} }
 
-// adopt changes the rate, as SetRate does. Only a bucket, which earns units, needs two different methods.
+// adopt does the same as SetRate. The two methods differ only for a bucket, because a bucket earns units as time passes.
 func (m *slidingLog) adopt(at time.Time, r ratelimit.Rate) { m.SetRate(at, r) }
 
 func (m *slidingLog) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {

@@ -42,10 +42,10 @@ type keeper interface {
 	// slower of the old and the new rate.
 	adopt(at time.Time, r ratelimit.Rate)
 
-	// meet answers a request to a store. Each such request brings its rate r. At this rate, meet
-	// answers as the method peek does. If n is above 0, meet also changes the key to the rate r, with
-	// the method adopt. There is one exception: a bucket without a warm-up changes to a smaller burst
-	// or a slower rate only when units are charged, so meet does not change it to such a rate.
+	// meet answers a request to a store, which brings its own rate r. The answer is that of the method
+	// peek at the rate r. If n is above 0, meet also changes the key to the rate r, as the method adopt
+	// does. There is one exception: a bucket without a warm-up makes some changes of its rate only when
+	// units are charged, so meet does not make them. The method bucket.stays says which changes these are.
 	meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result
 
 	// clone returns a copy that shares nothing with the original.
@@ -105,8 +105,9 @@ func (h *history) carry(u, n *big.Int) {
 	}
 }
 
-// meet implements the method meet for a keeper m that changes to the rate r at once. If n is 0, the
-// request only looks at the key, so only a copy of m changes.
+// meet is the code that the methods meet share. It changes the model m to the rate r, and then answers a
+// request for n units as the method peek does. If n is 0, the request only looks at the key, so meet changes
+// only a copy of m.
 func meet(m keeper, at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 	if n == 0 {
 		m = m.clone()
@@ -136,14 +137,14 @@ type budget interface {
 	renewal(u *big.Int) *big.Int
 }
 
-// ask makes one decision on n units, and charges them if they are granted. It is the same for every
-// algorithm.
+// ask makes one decision on n units, and charges them if they are granted. The models of all algorithms
+// use this function.
 func ask(b budget, h *history, at time.Time, n int) ratelimit.Result {
 	return decide(b, h, at, n, n > 0)
 }
 
-// decide makes one decision on n units. It charges the units only if they are granted and charge is
-// true.
+// decide makes one decision on n units. It charges the units only if they are granted and the
+// parameter charge is true.
 func decide(b budget, h *history, at time.Time, n int, charge bool) ratelimit.Result {
 	u := h.instant(at)
 	ahead := sub(u, h.since(at)) // time until a clock that has stepped back shows u again; included in all waits

@@ -8,9 +8,9 @@ import (
 )
 
 // rerun plays the schedule of t again on a new limiter. In place of each call, it makes the calls that
-// edit(i) returns. It passes the new answers to the function differs. If the result is a text, rerun
-// returns a breach at this call, with the text. Most promises are checked this way: both schedules must
-// get the same answers.
+// edit(i) returns. It passes the answers to these calls to the function differs. If differs returns a text
+// other than "", rerun returns a breach at call i, with this text. Most promises are checked this way: the
+// answers of both schedules must be the same.
 func (k *kit) rerun(t *trace, edit func(i int) []call, differs func(i int, now []answer) string) *breach {
 	s, err := k.open(t.start, t.rate)
 	if err != nil {

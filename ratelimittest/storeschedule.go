@@ -298,7 +298,7 @@ func (w *storeWriter) change(p *target) ratelimit.Rate {
 	}
 	for _, old := range p.rates {
 		if a.bursts && equivalent(old, r) {
-			return old // a store need not treat an equivalent rate as a change
+			return old // in place of the equivalent rate r: a store may or may not treat r as a change
 		}
 	}
 	if w.refuses(a.name, r) != nil {

@@ -10,7 +10,7 @@ import (
 // returns nil if no schedule breaks a promise.
 func (k *storeKit) run(f scheduleKind) *storeFailure {
 	schedules := k.Schedules
-	if f.warms && k.Resolution < 100 { // the model of warm-up is slow: it tries every instant
+	if f.warms && k.Resolution < 100 { // the model of a warm-up is then slow, because it tries each multiple of the Resolution
 		schedules = (schedules + 39) / 40
 	}
 	for i := range schedules {

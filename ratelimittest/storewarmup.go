@@ -42,7 +42,7 @@ func (w *storeWriter) warmer(p *target) ratelimit.Rate {
 	r.Per = time.Duration(1+w.IntN(60)) * w.Resolution
 	if most := p.ask.Warmup.From * max(r.Burst, 1); r.Burst == 0 || most > 1 {
 		r.Requests = 1 + w.IntN(12)
-		if r.Burst > 0 { // keep Requests so small that a new key is granted at least one unit
+		if r.Burst > 0 { // if Requests were above From * Burst (most), a new key could not take even one unit
 			r.Requests = 1 + w.IntN(min(most, 12))
 		}
 	}

@@ -151,7 +151,7 @@ func report(t *testing.T, tests []subtest) {
 // A kit is a Config with its defaults filled in. Its methods make the checks of TestLimiter.
 type kit struct {
 	Config
-	thorough bool // whether the method sample, which checks only some calls of a list, checks all of them
+	thorough bool // true: the method sample checks all calls of a list; false: it checks only a few of them
 }
 
 func newKit(c Config) (*kit, error) {

@@ -15,8 +15,8 @@ func WarmupModel(a ratelimit.Algorithm, start time.Time, r ratelimit.Rate, w rat
 	return newWarm(a, start, r, w, 1)
 }
 
-// newWarm does what WarmupModel does, but the model finds RetryAfter faster: it tries only instants that
-// are one step apart, not every nanosecond.
+// newWarm does what WarmupModel does, but the model finds RetryAfter faster. It does not try every
+// nanosecond, but only the multiples of the parameter step.
 func newWarm(a ratelimit.Algorithm, start time.Time, r ratelimit.Rate, w ratelimit.Warmup, step time.Duration) *warm {
 	return &warm{full: algorithmNamed(a).model(start, r).(budgeted), rate: r, warmup: w, step: num(int64(step))}
 }
@@ -142,8 +142,8 @@ func (m *warm) grow(first, u *big.Int) *big.Int {
 	return largest(num(0), sub(add(first, num(int64(m.warmup.Over))), u))
 }
 
-// decide makes one decision on n units. It charges the units only if they are granted and charge is
-// true.
+// decide makes one decision on n units. It charges the units only if they are granted and the
+// parameter charge is true.
 func (m *warm) decide(at time.Time, n int, charge bool) ratelimit.Result {
 	h := m.past()
 	u := h.instant(at)

@@ -23,8 +23,8 @@ func SlidingWindowCounterModel(start time.Time, r ratelimit.Rate) Model {
 	return &slidingCounter{windows{history{start: start}, r}}
 }
 
-// windows has the fields and methods that all models with windows share. Windows begin at multiples
-// of Per since the Unix epoch.
+// windows has the fields and methods that all models with windows share. The methods window, begin and count
+// are only for windows that begin at multiples of Per since the Unix epoch.
 type windows struct {
 	history
 	rate ratelimit.Rate
@@ -81,7 +81,7 @@ func (m *fixedWindow) peek(at time.Time, n int) ratelimit.Result {
 
 func (m *fixedWindow) clone() keeper { return &fixedWindow{m.copied()} }
 
-// adopt changes the rate, as SetRate does. Only a bucket, which earns units, needs two different methods.
+// adopt does the same as SetRate. The two methods differ only for a bucket, because a bucket earns units as time passes.
 func (m *fixedWindow) adopt(at time.Time, r ratelimit.Rate) { m.SetRate(at, r) }
 
 func (m *fixedWindow) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
@@ -157,7 +157,7 @@ func (m *slidingCounter) peek(at time.Time, n int) ratelimit.Result {
 
 func (m *slidingCounter) clone() keeper { return &slidingCounter{m.copied()} }
 
-// adopt changes the rate, as SetRate does. Only a bucket, which earns units, needs two different methods.
+// adopt does the same as SetRate. The two methods differ only for a bucket, because a bucket earns units as time passes.
 func (m *slidingCounter) adopt(at time.Time, r ratelimit.Rate) { m.SetRate(at, r) }
 
 func (m *slidingCounter) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {

@@ -12,7 +12,7 @@ func (c *conn) batched(calls []*call) []*call {
 	}
 	var made []*call
 	var batch *call
-	var last *cachedPlan // the plan of the calls in batch
+	var last *cachedPlan // the plan of the call that was last put into a batch
 	batches := make(map[plan]*call)
 	for _, call := range calls {
 		shared := call.shared
@@ -20,7 +20,7 @@ func (c *conn) batched(calls []*call) []*call {
 			made = append(made, call)
 			continue
 		}
-		if last != shared.cachedPlan { // most calls have the same plan as the call before them
+		if last != shared.cachedPlan { // false for most calls: they have the plan of the call before them
 			batch, last = batches[shared.plan], shared.cachedPlan
 		}
 		if batch == nil {

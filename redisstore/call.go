@@ -152,9 +152,9 @@ func newWaiter(cost int64) *waiter {
 }
 
 // free puts the waiter w back into the pool after its caller got the outcome. Another goroutine may still call
-// w.tell for this caller, even when the next caller uses w already. That does no harm: tell calls a function
-// only if the next caller has set w.later and the call of the next caller has ended. At that time, w.later must
-// be called anyway, and tell passes the right outcome to it.
+// w.tell for this caller while w already belongs to the next caller. This is harmless for two reasons. If the next
+// caller has no function in w.later, or its call has not ended, w.tell does nothing. Otherwise w.tell calls that
+// function with the outcome for the next caller, which has to happen anyway.
 func (w *waiter) free() {
 	w.outcome = outcome{}
 	w.answered.Store(false)

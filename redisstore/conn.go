@@ -105,7 +105,7 @@ func newConn(client redis.UniversalClient, set *settings) *conn {
 // sender returns the sender for the server that holds this key.
 func (c *conn) sender(ctx context.Context, key string) *sender {
 	if c.cluster == nil || !c.routesKnown.Load() {
-		return c.anyServer // MasterForKey, below, might call the cluster, which can take long
+		return c.anyServer // while the routes are not known, MasterForKey might call the cluster, and that can take long
 	}
 	master, err := c.cluster.MasterForKey(ctx, key)
 	if err != nil {
@@ -347,7 +347,7 @@ func (c *conn) results(call *call) []ratelimit.Result {
 	return results
 }
 
-// answer gives each caller that waits for the call its outcome.
+// answer passes an outcome to each caller that waits for the call.
 func (c *conn) answer(call *call) {
 	results := c.results(call)
 	for i, w := range call.waiters {

@@ -231,7 +231,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	case *redis.Client:
 		err = s.pingOne(ctx, client)
 	case *redis.ClusterClient:
-		err = within(ctx, func() error { // within returns when ctx ends; the client ignores ctx while it reads the state of the cluster
+		err = within(ctx, func() error { // the client ignores ctx while it reads the state of the cluster, so use within
 			if err := client.ForEachMaster(ctx, s.pingOne); err != nil {
 				return err
 			}

@@ -34,8 +34,8 @@ func (p *cachedPlan) length() any {
 	return p.frame
 }
 
-// An edged says which argument of a call must contain the edges of calendar windows for one ask (a request for units
-// of one key). The edges are the instants at which the windows begin and end.
+// The type edged says which argument of a call must contain the edges of calendar windows. The edges are the instants
+// at which the windows begin and end. The argument belongs to one ask (a request for units of one key) of the call.
 type edged struct {
 	ask int // the number of the ask in its call; the first ask has the number 1
 	arg int // the index of the argument in call.args
@@ -97,8 +97,9 @@ func (c *conn) replace(call *call) bool {
 }
 
 // wantedEdges reads the error with which a script asks for the edges of other windows; see calendar.lua. It returns
-// the time of the server, and a map from the number of an ask to the instant that must lie in its window. Times are
-// in microseconds since the Unix epoch. For any other error, the result ok is false.
+// the time of the server, and a map. For the number of each ask that needs other windows, the map has the instant that
+// these windows must contain. The time and the instants are in microseconds since the Unix epoch. For any other error,
+// the result ok is false.
 func wantedEdges(err error) (now int64, at map[int]int64, ok bool) {
 	var reply redis.Error
 	if !errors.As(err, &reply) || strings.Contains(reply.Error(), "CORRUPT ") {

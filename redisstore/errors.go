@@ -33,7 +33,7 @@ const (
 	ClassOOM         Class = "oom"         // the server has no memory left
 	ClassWrongType   Class = "wrongtype"   // a key holds a value of another Redis type
 	ClassCorrupt     Class = "corrupt"     // a key holds a value that this package did not write
-	ClassNoScript    Class = "noscript"    // the server forgot a script right after it was sent
+	ClassNoScript    Class = "noscript"    // the server did not know a script, although its text was sent
 	ClassOther       Class = "other"
 )
 

@@ -35,9 +35,9 @@ type leases struct {
 	noted   map[string]stateID // set by close: the keys for which the server may still have a note of this store
 	failed  error              // the last error of a call that gives units back or reads a note
 	kept    int64              // how many units stay charged because they could not be given back in time
-	unread  int                // how many calls may have taken units that stay charged, because their notes could not be read in time
+	unread  int                // number of calls whose notes could not be read in time; if such a call took units, they stay charged
 	running int                // how many goroutines are giving units back or reading notes
-	ended   sync.Cond          // wakes the method close each time that running has decreased
+	ended   sync.Cond          // signals each decrease of the field running; the method close waits for it
 }
 
 // leaseNotes has the calls to the server for units that were taken for later requests. A conn

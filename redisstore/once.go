@@ -146,7 +146,7 @@ type ending uint8
 
 const (
 	endGranted  ending = iota // all charges were made
-	endDenied                 // one of the asks was denied
+	endDenied                 // no call failed, and at least one of the asks was denied
 	endReplayed               // the request was granted before: the record had the answers
 	endFailed                 // a call failed, and the script that writes the record has certainly charged nothing
 	endUnknown                // a call failed, and the script that writes the record may have charged units

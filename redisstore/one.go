@@ -89,9 +89,10 @@ func (p *plan) prefix() string {
 	return string(text)
 }
 
-// readOne reads the reply of a script for one key. The arguments costs, ahead and reserve must be the same
-// as in the call of oneArgs for this script. readOne returns the result of each cost, the state of the key
-// afterwards, and how many units were taken for later requests.
+// readOne reads the reply of a script for one key. The slice costs has how many units each caller wants. The
+// arguments costs, ahead and reserve must be those from which oneArgs made the arguments of the script. readOne
+// returns a result for each caller, the state of the key after the script, and how many units the script took for
+// later requests.
 func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelimit.Result, snapshot, int64, error) {
 	results := make([]ratelimit.Result, len(costs))
 	if text, ok := reply.(string); ok {
@@ -129,7 +130,9 @@ func readOne(p *plan, reply any, costs []int64, ahead, reserve int64) ([]ratelim
 			switch {
 			case a.block > 0:
 				s.recordBlock(&a, n)
-			case !a.granted && n <= 1 && behind >= 0: // no unit was left, so none of the later costs was granted either
+			case !a.granted && n <= 1 && behind >= 0:
+				// Not even one unit was left, so none of the later costs was granted either. If behind is -1, the answers
+				// are based on a state that was not stored, so no denial is recorded.
 				s.recordDenial(&a)
 			}
 		}

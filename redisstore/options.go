@@ -29,7 +29,7 @@ type settings struct {
 	now   func() time.Time
 	wall  func() time.Time // the clock of this process
 	pad   time.Duration
-	heals bool // whether a state that is far ahead of the clock is moved back to the present, as it is outside of tests
+	heals bool // whether scripts move a state that is far ahead of the clock back to the present; outside of tests always true
 }
 
 func newSettings(opts []Option) settings {

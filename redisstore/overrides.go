@@ -33,7 +33,7 @@ func (s *settings) overrideKeys(limiter string) []string {
 	return []string{list, list + ";v", list + ";l", list + ";u"}
 }
 
-// SetOverrides changes the list of overrides of the limiters with this name, which all processes share; see
+// SetOverrides changes the list of overrides for the limiters with this name. All processes share this list; see
 // [ratelimit.StoreOverrider]. SetOverrides fails with the same errors as [Store.Take]. If it returns an error of the
 // server, it has made either all of the changes or none. The caller may then call SetOverrides again with the same
 // overrides.

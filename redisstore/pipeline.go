@@ -13,7 +13,7 @@ type pipeline struct {
 	number    uint64
 	calls     []*call
 	deadline  time.Time   // the latest deadline of the callers
-	finished  bool        // whether the calls have ended; their callers are then answered
+	finished  bool        // whether all calls have a reply or an error; a finished pipeline is never abandoned
 	abandoned bool        // whether the calls have not ended, but no caller waits for them any more
 	written   atomic.Bool // whether the calls may have been sent; false while the client has no connection for them
 }

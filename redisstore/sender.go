@@ -24,9 +24,9 @@ type sender struct {
 	conn   *conn
 	client processor
 
-	// pool and lone are copies of the client if it is the client of a single server, and otherwise nil. With
-	// pool, each read and each write of a call may take the whole timeout of the client, whatever the
-	// context. With lone, the call ends by the deadline of its context.
+	// pool and lone are two copies of the client of a single server. They are nil if the client of this sender is
+	// of another kind. In a call through pool, each read and each write may take the whole timeout of the client,
+	// even if the context of the call ends earlier. A call through lone ends by the deadline of its context.
 	pool, lone *redis.Client
 
 	maxPipelines int // how many pipelines may be under way at the same time

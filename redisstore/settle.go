@@ -37,10 +37,10 @@ func checkTerm(a *ratelimit.Ask) error {
 }
 
 // Settle changes charges. The Receipt of each ask names an earlier charge of Charged units, and Settle changes
-// this charge to N units; see [ratelimit.StoreSettler]. If N is at most Charged in all asks, the caller may repeat
-// a failed call of Settle, because units are given back only once. For the same reason, Settle itself then repeats
-// its call to the server once if the connection broke. Settle fails with the same errors as [Store.Take], and with
-// [ratelimit.ErrSettled] if an ask extends a charge of [ratelimit.AlgorithmInFlight] that has ended already.
+// this charge to N units; see [ratelimit.StoreSettler]. If N is at most Charged in all asks, units are given back
+// only once, even if the call is repeated. So the caller may repeat a failed call of Settle, and Settle itself
+// repeats its call to the server once if the connection broke. Settle fails with the same errors as [Store.Take],
+// and with [ratelimit.ErrSettled] if an ask extends a charge of [ratelimit.AlgorithmInFlight] that has ended already.
 func (s *Store) Settle(ctx context.Context, asks []ratelimit.Ask) error {
 	ctx, err := s.checkContext(ctx)
 	if err != nil {

@@ -166,8 +166,8 @@ func (s *Store) takeOne(ctx context.Context, a *ratelimit.Ask) ([]ratelimit.Resu
 }
 
 // Reset deletes the states of the keys that the asks name, so that these keys count as unused. It also ends
-// their blocks and forgets their strikes, the denials that count toward a Penalty. Reset fails with the same
-// errors as [Store.Take].
+// the time for which a Penalty blocks these keys, and forgets the denials that count toward a Penalty. Reset fails
+// with the same errors as [Store.Take].
 func (s *Store) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 	if s != nil && s.conn != nil {
 		s.conn.leases.forget(asks)
@@ -238,7 +238,7 @@ func (s *Store) item(a *ratelimit.Ask) (item, error) {
 	case a.Look:
 		it.id = 0 // nothing will be charged, so no receipt is needed
 	case it.id == 0 && p.kind == 'h':
-		it.id = max(rand.Uint64(), 1) // the server stores each request in flight under a number, even if nobody can end it
+		it.id = max(rand.Uint64(), 1) // the server stores each request in flight under a number, even a request without a Receipt
 	}
 	return it, nil
 }

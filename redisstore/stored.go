@@ -110,7 +110,7 @@ func (r *nameReader) text(written string) string {
 func unhex(c byte) int { return strings.IndexByte("0123456789abcdef", c) }
 
 // Look returns a result for each state: the result that a request for one unit would get now if only this
-// state had to grant it. Look charges and writes nothing, so Remaining still counts that unit. Look counts
+// state had to grant it. Look charges and writes nothing, so this unit is not subtracted from Remaining. Look counts
 // as a call in [Store.Stats]. One script reads all states of a slot, so pass only a few. If one of the
 // states was not written by this package, Look returns only an error.
 func (s *Store) Look(ctx context.Context, states []Stored) ([]ratelimit.Result, error) {

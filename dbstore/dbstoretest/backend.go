@@ -134,7 +134,7 @@ func (k *kit) oneRow() error {
 	return nil
 }
 
-// groups changes several rows at once.
+// The check groups calls Swap with groups of several rows, and with several groups.
 func (k *kit) groups() error {
 	type rows = []dbstore.Change
 	yes, no := true, false
@@ -154,7 +154,7 @@ func (k *kit) groups() error {
 	)
 }
 
-// time makes decisions for a time that is too late, too early, and right.
+// The check time calls Swap with decisions for a time that is too late, too early or right.
 func (k *kit) time() error {
 	ctx := context.Background()
 	at, err := k.Swap(ctx, time.Time{}, []dbstore.Group{{Changes: []dbstore.Change{read("t")}}})

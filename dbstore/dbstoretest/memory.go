@@ -56,7 +56,8 @@ func (m *Memory) Swap(ctx context.Context, now time.Time, groups []dbstore.Group
 	return at, nil
 }
 
-// swap does one group. If timely is false, the decision was made for a wrong time, and swap only reads the rows. The caller holds m.mu.
+// swap handles one group of a call. If the parameter timely is false, the Store has decided for a wrong time, and swap only reads the
+// rows. The caller holds m.mu.
 func (m *Memory) swap(g *dbstore.Group, timely bool) {
 	g.Done = timely
 	for i := range g.Changes {

@@ -104,8 +104,9 @@ type event struct {
 	key      uint64 // the field [ratelimit.Decision.Key] of the decision; 0 for other events
 }
 
-// event records a line for an observer, a store or a custom limiter that was called. In the
-// transcript, this line comes before the result of the call of the limiter that is going on.
+// event records a line for the transcript. It is called by a hook (an observer, a store or a custom
+// limiter) while a call of the tested limiter is going on. In the transcript, the line comes before the
+// result of that call.
 func (h *history) event(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -106,14 +106,14 @@ func (h *history) drawContext() (ctx context.Context, done func()) {
 }
 
 // due returns a context whose deadline comes after the duration d, by the clock of the history. The
-// context ends as soon as its method Done is called, so that a call that waits for its end does not
-// block.
+// context ends as soon as its method Done is called. So a limiter that waits for the end of the context
+// does not block.
 func (h *history) due(d time.Duration) *deadline {
 	return &deadline{Context: context.Background(), at: h.clock.Now().Add(d), done: make(chan struct{})}
 }
 
-// A deadline is a context with a deadline, for use by one goroutine. The context ends as soon as
-// its method Done is called, so that a call that waits for this end does not block.
+// A deadline is a context with a deadline, for use by one goroutine. The context ends as soon as its
+// method Done is called. So a limiter that waits for the end of the context does not block.
 type deadline struct {
 	context.Context
 	at   time.Time

@@ -91,7 +91,8 @@ func (w *world) changes() {
 	l, r := w.limiter, w.drawRule()
 	rules, defaultRule := l.Rules()
 	name := w.drawName(rules, defaultRule)
-	if len(rules) > 0 && w.chance(60) { // changes an existing rule, usually only its Rate and OnStoreError
+	if len(rules) > 0 && w.chance(60) {
+		// The rule r gets the name of the existing rule old. Usually it also gets all fields of old except Rate and OnStoreError.
 		old := rules[w.IntN(len(rules))]
 		r.Name = old.Name
 		if w.chance(70) {

@@ -27,7 +27,7 @@ type store struct {
 	refuses int           // the method Supports refuses rates whose field Requests has this value
 	looks   bool          // whether the method Accepts allows asks whose field Look is true
 	cancel  func()        // ends the context of the current call; nil if this context must not be ended
-	later   []func(error) // functions that report the late result of a call; its caller gave up before the call ended
+	later   []func(error) // functions that report the late result of a call whose caller gave up before the call ended
 }
 
 // newStore returns a store whose MemoryStore reads the given clock.

@@ -225,7 +225,7 @@ func run(ctx context.Context, w io.Writer, url, only string, long time.Duration)
 // A figure holds the results of one measurement.
 type figure struct {
 	rate     float64 // decisions a second
-	calls    int     // all decisions, also those in the first fifth
+	calls    int     // number of all decisions, also of those that the other fields leave out; see the function measure
 	p50, p99 time.Duration
 	shares   string // how evenly the processes are served: "1:1.50" if one made 1.5 times as many decisions as another
 }
