@@ -19,41 +19,34 @@ import (
 // of them answers. It prints as a table, and is an object in JSON.
 type Explanation struct {
 	Request Request // the request that was explained
-
 	// Match says how the rules that enforce were found: "exact" or "prefix" by the endpoint, "default" if no other
 	// rule matches the endpoint, "named" by [Request.Rules], or "none" if no rule was found.
 	Match string
 
-	// Pattern is the [Rule.Endpoint] that matched, if Match is "exact" or "prefix".
-	Pattern string
+	Pattern string // the [Rule.Endpoint] that matched, if Match is "exact" or "prefix"
 
 	// Recorded is true if the request repeats a granted one, recognized by its [Request.ID]. Check would then return
 	// the answer of that grant and charge nothing. See [WithRequestIDs].
 	Recorded bool
 
-	// Result is what Check would return.
-	Result Result
+	Result Result // what Check would return
 
 	// Override is the block that denies the request, or nil. If there is such a block, no rule is asked, and Rules is empty.
 	Override *Override
 
-	// Rules are the rules that apply, in the order in which the limiter has them, the default rule last.
-	Rules []RuleExplanation
+	Rules []RuleExplanation // the rules that apply, in the order in which the limiter has them, the default rule last
 }
 
 // A RuleExplanation says how one rule of an [Explanation] answers the request, and why.
 type RuleExplanation struct {
 	Name string // the rule's name
-
 	// Match says why the rule applies: "exact", "prefix" or "default" if it is among the best matches, "named" by [Request.Rules], or
 	// "additional" because of [Rule.Additional]. A rule in [ModeShadow] has the Match that it would have if it enforced.
 	Match string
 
-	Pattern string // [Rule.Endpoint], which may be empty
-
-	KeyType KeyType // [Rule.Key]
-	Key     string  // the key that the request takes from, as a [Store] or a custom [Limiter] gets it
-
+	Pattern   string    // [Rule.Endpoint], which may be empty
+	KeyType   KeyType   // [Rule.Key]
+	Key       string    // the key that the request takes from, as a [Store] or a custom [Limiter] gets it
 	Algorithm Algorithm // [Rule.Algorithm]
 	Mode      Mode      // [Rule.Mode]
 
@@ -85,15 +78,13 @@ type RuleExplanation struct {
 	Receipts int  // how many charges of the key can still be given back, in this process
 	Held     Held // what the key has in flight in this process, by a rule with [AlgorithmInFlight]
 
-	// Result is what the rule would answer alone, as [RateLimiter.CheckAll] returns it.
-	Result Result
+	Result Result // what the rule would answer alone, as [RateLimiter.CheckAll] returns it
 
 	// MaxIn is the most units that the key can be granted at Rate in a closed interval. The interval is as long as Rate.Per or,
 	// for a calendar, as the current window. MaxIn is -1 if that is not known. See [Algorithm.MaxIn].
 	MaxIn int
 
-	// Err is the error of the [Store] or the custom Limiter, or says why the rule cannot use Resolve's rate, or is nil.
-	Err error
+	Err error // the error of the [Store] or the custom Limiter, or why the rule cannot use Resolve's rate, or nil
 }
 
 // A Held says what a key has in flight. It is zero if nothing is in flight, or if the rule has its keys in a [Store].

@@ -35,8 +35,7 @@ func NewLeakyBucket(r Rate, opts ...Option) (*LeakyBucket, error) {
 	return l, nil
 }
 
-// Allow takes one unit for key if the key's queue has room. Callers should hold the request for [Result.Delay]. A denial
-// changes nothing.
+// Allow takes one unit for key if its queue has room. Callers should hold the request for [Result.Delay]. A denial changes nothing.
 func (l *LeakyBucket) Allow(key string) (res Result) {
 	l.decide(key, 1, true, &res)
 	return

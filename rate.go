@@ -152,10 +152,9 @@ func (r *Rate) UnmarshalText(text []byte) error {
 // A key of a [FixedWindow], [SlidingWindowCounter] or [SlidingWindowLog] has the lower limit. A key of a bucket pays more
 // tokens for each unit: both its burst and its rate are lower, by the ratio of the two limits. The number of tokens is rounded up.
 //
-// Bound: L is the full limit, and l is the limit that the key has at the end of an interval. Since the key was new, a
-// bucket grants at most (Burst + T·L/Per)·l/L units in any closed interval of length T. A fixed window grants at most l
-// units in each window. In any half-open interval of length Per, a log grants at most l units, and a counter at most 2·l
-// - 1.
+// Bound: L is the full limit, and l is the limit that the key has at the end of an interval. Since the key was new, a bucket
+// grants at most (Burst + T·L/Per)·l/L units in any closed interval of length T. A fixed window grants at most l units in each
+// window. In any half-open interval of length Per, a log grants at most l units, and a counter at most 2·l - 1.
 //
 // A key ages with time, whether it is used or not. But once nothing has been counted against a key for the time Over,
 // the age of the key is forgotten, and the key is new again. So [WithMaxKeys] should have room for all clients that come

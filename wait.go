@@ -115,11 +115,10 @@ func (l *RateLimiter) wait(ctx context.Context, req *Request, r *Reservation, te
 
 // load loads the rules and the overrides. If it returns false, the request is not to wait: Check answers it.
 func (w *ruleWait) load() bool {
-	l := w.limiter
-	w.version = l.waiters.Version() // read before the rules, so that a change in between is noticed
-	l.overrides.Poll()
-	w.set, w.overrides = l.set.Load(), l.overrides.At(w.overrides.Doubt)
-	return w.set != nil && w.req.validate() == nil && w.ctx.Err() == nil && l.takesID(w.req, true) == nil
+	w.version = w.limiter.waiters.Version() // read before the rules, so that a change in between is noticed
+	w.limiter.overrides.Poll()
+	w.set, w.overrides = w.limiter.set.Load(), w.limiter.overrides.At(w.overrides.Doubt)
+	return w.set != nil && w.req.validate() == nil && w.ctx.Err() == nil && w.limiter.takesID(w.req, true) == nil
 }
 
 // A ruleWait is the state of one call of RateLimiter.Wait.
