@@ -243,7 +243,7 @@ func (c *ruleCheck) addPlace(r *givenRule) {
 func (c *ruleCheck) addName(r *givenRule) {
 	first, taken := c.names[r.Name]
 	switch {
-	case r.Name == "": // addPlace has reported that the endpoint is missing
+	case r.Name == "": // a rule without a name is called like its endpoint; that is missing, too, as addPlace has reported
 	case !taken:
 		c.names[r.Name] = r.path
 	case !r.named && r.Endpoint != "":

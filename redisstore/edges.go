@@ -34,8 +34,8 @@ func (p *cachedPlan) length() any {
 	return p.frame
 }
 
-// The type edged says which argument of a call must contain the edges of calendar windows. The edges are the instants
-// at which the windows begin and end. The argument belongs to one ask (a request for units of one key) of the call.
+// An edged is one ask of a call (a request for units of one key) that counts in the windows of a calendar. One argument
+// of the call lists the edges of these windows: the instants at which they begin and end.
 type edged struct {
 	ask int // the number of the ask in its call; the first ask has the number 1
 	arg int // the index of the argument in call.args

@@ -283,8 +283,8 @@ func (ls *leases) empty(l *lease) {
 	l.lots, l.units = nil, 0
 }
 
-// forget drops the units of the keys of the asks that were taken for later requests. It is called for a
-// Reset, which deletes the states of these keys.
+// forget drops the units that were taken for later requests, for the key of each ask. It is called for a Reset, which
+// deletes the states of these keys.
 func (ls *leases) forget(asks []ratelimit.Ask) {
 	if ls == nil {
 		return

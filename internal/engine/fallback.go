@@ -171,7 +171,8 @@ func (f *fallback) Restart() {
 	f.granted.Restart()
 }
 
-// A fallbackShard implements lockedShard for a key with two states, while both are locked.
+// A fallbackShard implements lockedShard for a key of a fallback. Such a key has two states, one in the embedded Keys and one in
+// granted. Both are locked.
 type fallbackShard struct {
 	lockedShard
 	granted lockedShard

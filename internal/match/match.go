@@ -118,7 +118,7 @@ type Rule interface {
 type Group[R Rule, G any] struct {
 	ready    atomic.Bool // whether the field value is set; stored close to value, because both are read together
 	exact    bool        // whether the pattern is one endpoint
-	enforces bool        // whether a rule in the field own can be the best match: the narrowest rule that may deny
+	enforces bool        // whether a rule in own can deny requests and is not Additional
 	value    G
 	*members[R]
 }
@@ -166,7 +166,7 @@ func (g *Group[R, G]) replace(from, to R) *Group[R, G] {
 	return newGroup[R, G](g.text, g.exact, own)
 }
 
-// The method counted sets the field enforces of the group g from the rules of g, and returns g.
+// counted sets g.enforces from the rules of g, and returns g.
 func (g *Group[R, G]) counted() *Group[R, G] {
 	g.enforces = slices.ContainsFunc(g.own, func(r R) bool { return r.Place().enforces() })
 	return g

@@ -24,7 +24,7 @@ type Waiter struct {
 	Record  engine.Record // finds an earlier grant of the same request, or records the new grant; may be nil
 	ID      keytable.Hash // identifies the request, together with its keys; zero if Record is nil
 
-	// The following fields hold the outcome. They are valid once Wait has returned nil.
+	// The following fields hold the outcome. They are valid once Lines.Wait has returned nil.
 	At      keytable.Instant // when the outcome was decided; if Refused is nil, the units were taken at this instant
 	Refused error            // why w was not served: ErrNever, ErrLate, ErrFull, ErrReplayed or an error that rematch has set
 	Wait    time.Duration    // if Refused is ErrLate: how long the caller would have had to wait

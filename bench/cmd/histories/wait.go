@@ -90,7 +90,7 @@ func (r *room) open(asking bool) bool {
 	_, steps := h.clock.(*stepClock)
 	h.lazy = steps && asking && !stored && r.chance(40)
 	if c, ok := h.clock.(*stepClock); ok && stored {
-		c.stops = false // then the clock shows only the instants that the method step has chosen
+		c.stops = false // then the clock shows the end of the step, also while an alarm rings
 	}
 	w, ok := newWorld(h, stored, r.chance(25), ratelimit.WithMaxWaiters(oneOf(h, 1, 3, 100, 100)))
 	if r.world = w; !ok {
