@@ -241,7 +241,7 @@ func (c *storeCaller) ask(ctx context.Context, d *decision, pass breaker.Pass, c
 	switch {
 	case err == nil:
 		c.setResults(d, results)
-		d.Late = d.Late && !charge // Late says that nothing was charged, as the Delay is too long
+		d.Late = d.Late && !charge // false after a charge: Late says that a long Delay has prevented one
 	case ctx.Err() == nil:
 		for _, r := range d.stored() {
 			r.totals.Add(counters.Errors, 1)
