@@ -197,7 +197,7 @@ func fieldOf(err error) (field string, value any, reason string, ok bool) {
 	return e.Field, e.Value, e.Reason, true
 }
 
-// refusedRate returns the mistakes in the rate r for the algorithm a, which is one of this package.
+// refusedRate returns all reasons why the algorithm a cannot use the rate r. The algorithm is one of this package.
 func refusedRate(a ruleconfig.Algorithm, r ratetext.Rate) (faults []ruleconfig.Fault) {
 	for _, err := range atPath("", algorithms[Algorithm(a.Name)].validate(rateOf(r))) {
 		if field, value, reason, ok := fieldOf(err); ok {
@@ -291,7 +291,7 @@ func (d *decoder) read(n *confmap.Node, isDefault bool) (r Rule, identified bool
 // custom returns the limiter that the BuildFunc of the custom algorithm a makes from algoConfig. The limiter is for the
 // rule with this name, at the node n of a config. If there is a problem, custom reports the problem and returns nil.
 func (d *decoder) custom(name string, n, algoConfig *confmap.Node, a ruleconfig.Algorithm) *hooks.Built {
-	config, ok := d.Copy(algoConfig) // for a later Reload to compare with
+	config, ok := d.Copy(algoConfig) // a later Reload compares its algoConfig with this copy
 	if !ok {
 		return nil
 	}

@@ -64,7 +64,7 @@ func newFixedWindowConfig(r Rate, t *engine.Timeline) (*fixedWindowConfig, error
 // fixedWindowState is the state of one key. The zero state has used nothing.
 type fixedWindowState struct {
 	// last is when the last unit was granted or, if windows begin with the first use, when the last window began. It never decreases,
-	// even if all units are given back: otherwise units returned to an earlier window could be subtracted from a later one.
+	// even if all units are given back. Otherwise GiveBack could subtract units of an earlier window from the count of a later one.
 	last instant
 	used int64 // units granted in the window that contains the instant last
 }

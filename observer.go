@@ -91,7 +91,7 @@ var sources = [...]Source{
 type origin struct {
 	by       answerer    // what answered for the rule; 0 until the rule is asked
 	rate     Rate        // the rate that a store was asked to decide by, if a store decides
-	resolved engine.Rate // the rate from Rule.Resolve or from an Override, if there is one; then engine.Part.Want.Rate points to it
+	resolved engine.Rate // the rate from Rule.Resolve or an Override; the Want.Rate of an engine.Part points here if there is one
 	bar      engine.Bar  // the denials that the rule's Penalty counts, and whether they block the key
 }
 
@@ -169,7 +169,7 @@ func (t *Decision) setRule(r *activeRule, req *Request, vs *verdicts, i int) Rat
 		return "limiter"
 	case p.Err != nil: // Rule.Resolve returned an invalid rate, so the rate of the rule decided
 	case p.Want.Rate != nil:
-		if t.Rate = vs.origins[i].rate; t.Rate == (Rate{}) { // no store decides; with a store, p.Want.Rate may be only a share
+		if t.Rate = vs.origins[i].rate; t.Rate == (Rate{}) { // no store was asked; if one was, p.Want.Rate may be a share of the rate
 			t.Rate = rateOf(*p.Want.Rate)
 		}
 		return "resolve" // or an override

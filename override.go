@@ -202,7 +202,7 @@ func checkOverrides(l *RateLimiter, set *ruleSet, layer override.Layer, all []Ov
 	if field, value, reason := override.CheckList(in, layer); field != "" {
 		return &ConfigError{field, value, reason}
 	}
-	var now time.Time // zero for a file, so that no Override counts as ended: in a file, an ended one is no error
+	var now time.Time // zero for a file: a file may list Overrides that have ended, and with a zero now, none has
 	if layer != override.File {
 		now = l.overrides.Time()
 	}

@@ -32,8 +32,8 @@ const closedFor = time.Second
 // at least 1. The refill of a bucket is divided exactly. An option or a rule with fewer than 1 replica is invalid.
 //
 // A key starts with its share of the units that were left in the store's last answer for the key, or with a full share
-// if there was no answer. What the policy has granted counts until the share has refilled it, even if the store answers in
-// between. So however often the store fails, the policy grants no more than the share of the limit allows.
+// if there was no answer. Units that the policy has granted come back only at the rate of the share, even if the store answers
+// in between. So however often the store fails, the policy grants no more than the share of the limit allows.
 func FailLocal(replicas int) FailurePolicy {
 	return FailurePolicy{ruleconfig.Policy{Name: ruleconfig.Local, Replicas: replicas}}
 }

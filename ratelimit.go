@@ -173,8 +173,8 @@ func (l *RateLimiter) CheckAll(ctx context.Context, req Request, each []Result) 
 	return res, each, err
 }
 
-// Peek returns what [RateLimiter.Check] would return for req if req cost 1 in each of its units, but takes nothing, so
-// Remaining is not reduced. Peek ignores req.ID. No [Observer] sees it, and [RuleStats] do not count it.
+// Peek returns what [RateLimiter.Check] would return if req had the cost 1 in each of its units. But Peek takes nothing,
+// so Remaining is not reduced. Peek ignores req.ID. No [Observer] sees it, and [RuleStats] do not count it.
 func (l *RateLimiter) Peek(ctx context.Context, req Request) (Result, error) {
 	return l.check(ctx, &req, engine.ModeLook)
 }

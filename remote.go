@@ -72,7 +72,7 @@ func (c *storeCaller) newRemoteRule(r *activeRule, policy FailurePolicy) (remote
 	}
 	switch {
 	case !policy.local():
-	case r.holds(): // not NewFallback, which would also count what runs in other processes
+	case r.holds(): // not by NewFallback: it would count requests of other processes, too
 		remote.local, err = inFlight.keys(c.time, r.rates().Share(policy.is.Replicas), c.settings.maxKeys)
 	default:
 		remote.local, err = engine.NewFallback(c.time, r.rates().Share(policy.is.Replicas), c.settings.maxKeys, algorithms[r.Algorithm].keys)
@@ -99,7 +99,7 @@ func (c *storeCaller) activate(a, old *activeRule) (commit func(now instant), er
 	return nil, nil
 }
 
-// partOf returns which part of the store, such as a node, holds the state of the rule r for req: a number with only its bit set.
+// partOf returns which part of the store, such as a node, holds the state of the rule r for req: 1<<i for the part i.
 func (c *storeCaller) partOf(r *activeRule, req *Request, rate Rate) uint64 {
 	if !c.HasParts() {
 		return 1 // PartsOf would also return 1, but it needs the text of the key
@@ -107,8 +107,8 @@ func (c *storeCaller) partOf(r *activeRule, req *Request, rate Rate) uint64 {
 	return c.PartsOf(r.ask(req, rate))
 }
 
-// recordPart returns which part of the store, such as a node, records the grant of a request with an ID: a number with only its
-// bit set. It returns 0 if d is not recorded, or if the part is not known.
+// recordPart returns which part of the store, such as a node, records the grant of a request with an ID: 1<<i for the part i.
+// It returns 0 if d is not recorded, or if the part is not known.
 func (c *storeCaller) recordPart(d *decision) uint64 {
 	client := d.request.Client
 	if d.request.ID == "" || !d.order.Mode.Takes() || client == "" || len(d.rules) == 0 {
@@ -127,8 +127,8 @@ func (r *activeRule) ask(req *Request, rate Rate) Ask {
 	return ask
 }
 
-// refusal returns the error with which the circuit breakers at present refuse a call for req, to which only the rule r
-// applies. The error is nil if the breakers may permit the call. The first result is the time, or 0 if the clock was not read.
+// refusal returns an error if the circuit breakers now refuse a call for req, to which only the rule r applies. The error is
+// nil if they may permit the call. The result now is the time, or 0 if the clock was not read.
 func (c *storeCaller) refusal(r *activeRule, req *Request) (now instant, err error) {
 	if c.Breakers.Refusing() {
 		now = c.time.Now()
@@ -241,7 +241,7 @@ func (c *storeCaller) ask(ctx context.Context, d *decision, pass breaker.Pass, c
 	switch {
 	case err == nil:
 		c.setResults(d, results)
-		d.Late = d.Late && !charge // Late means that a long Delay has prevented the charge, so it is false after a charge
+		d.Late = d.Late && !charge // false after a charge: Late says that a long Delay has prevented one
 	case ctx.Err() == nil:
 		for _, r := range d.stored() {
 			r.totals.Add(counters.Errors, 1)
@@ -302,7 +302,7 @@ func (c *storeCaller) granted(ctx context.Context, d *decision) bool {
 }
 
 // resolve sets o.rate to the rate at which the store decides by the rule r. If Resolve has returned a rate that r
-// cannot use, o.rate is r.Rate, and p.Err says why. receipt has the Receipt and HoldFor that the later Ask will have.
+// cannot use, o.rate is r.Rate, and p.Err says why. The Ask to the store will have the Receipt and HoldFor of receipt.
 func (c *storeCaller) resolve(r *activeRule, p *engine.Part, o *origin, receipt Ask) {
 	o.rate = r.Rate
 	switch want := p.Want.Rate; {
@@ -321,7 +321,7 @@ func (c *storeCaller) resolve(r *activeRule, p *engine.Part, o *origin, receipt 
 }
 
 // checkResolved returns an error if the rule r cannot use this rate, which Resolve has returned, and otherwise nil.
-// receipt has the Receipt and HoldFor that the Ask to the store will have.
+// The Ask to the store will have the Receipt and HoldFor of receipt.
 func (c *storeCaller) checkResolved(r *activeRule, rate Rate, receipt Ask) error {
 	if err := r.fits(rate); err != nil {
 		return err
@@ -371,7 +371,7 @@ func (c *storeCaller) giveBack(ctx context.Context, d *decision) error {
 		case err != nil:
 			r.totals.Add(counters.Errors, 1)
 		default:
-			p.Left = min(p.Left+p.N, p.Limit) // the store gave this answer: if policies had answered, asks would be empty
+			p.Left = min(p.Left+p.N, p.Limit) // the given-back units are left again; the answer is the store's, not a policy's
 		}
 	}
 	return err

@@ -37,9 +37,9 @@ type Request struct {
 	Cost int
 
 	// Costs are what the request costs in other units, such as tokens or bytes, for the rules with a [Rule.Unit]: at most
-	// 16, each unit once. A rule with a Unit does not apply if Costs lack this Unit. If they have it with an N of 0, the
-	// rule charges nothing, but denies if it has no unit left. An N for the Unit "" replaces Cost; if this N is 0, the
-	// rules that count requests do not apply. Do not change the slice until the call returns.
+	// 16, each unit once. A rule with a Unit does not apply if Costs lack this Unit. If the N for this Unit is 0, the rule
+	// charges nothing, but denies if it has no unit left. The N for the Unit "" replaces Cost; if it is 0, the rules that
+	// count requests do not apply. Do not change the slice until the call returns.
 	Costs []Cost
 
 	// ID, if not empty, identifies the request. A request that is sent again with the same ID gets the first answer

@@ -48,8 +48,8 @@ type breakdown struct {
 	tried  []Cost          // the used units that were passed to the failed call
 }
 
-// A charge describes what one rule has charged for a reservation. A charge in the store can have a receipt in this
-// process, too, if the rule has AlgorithmInFlight.
+// A charge describes what one rule has charged for a reservation. If the charge is in the store and the rule has
+// AlgorithmInFlight, the charge can have a receipt in this process, too.
 type charge struct {
 	rule    *activeRule // the rule whose keys were charged; it may have been replaced since
 	hash    keytable.Hash

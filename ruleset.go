@@ -111,8 +111,8 @@ func (r *activeRule) whose(req *Request) (w penalty.Whose) {
 	return w
 }
 
-// penalties gives the new rule r its table of denials, which the Penalty counts. If old is not nil, r takes over the table of
-// that earlier rule; otherwise it gets a new one for maxKeys keys. If commit is not nil, it is called when the rules take effect.
+// penalties gives the new rule r the table in which its Penalty counts denials. If the rule old has a table, r takes over that
+// table; otherwise r gets a new one for maxKeys keys. If commit is not nil, it is called when the rules take effect.
 func (r *activeRule) penalties(old *activeRule, maxKeys int) (commit func(now instant)) {
 	switch rule := penalty.Rule(r.Penalty); {
 	case r.Penalty == Penalty{}:
@@ -155,8 +155,8 @@ const maxPlain = 4
 
 // A ruleGroup holds the rules that apply to an endpoint.
 type ruleGroup struct {
-	// plain is true if the fast path, RateLimiter.takePlain, can decide: the group has 1 to maxPlain rules with state
-	// in this process, or a single rule in ModeEnforce with state in a store. No rule calls a function of the user.
+	// plain is true if the fast path, RateLimiter.takePlain, can decide. Then no rule calls a function of the user. The group
+	// has 1 to maxPlain rules with state in this process, or a single rule in ModeEnforce with state in a store.
 	plain bool
 
 	// counted is true if a rule has a Unit or counts what is running, so that it does not apply to every request.

@@ -169,7 +169,7 @@ func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *
 		Answer: lineAnswer{res: *res, by: d.origins[d.binding].by, rule: d.rules[d.binding].Name},
 		Key:    d.waiting.Keys[waitline.PlaceOf(d.parts, d.binding)], Index: waitline.PlaceOf(d.parts, d.binding),
 		Alone: d.origins[d.binding].by != byStore || d.custom >= 0,
-		// Stands is true if a rule without a Limiter has denied. The request then waits for the key of that rule.
+		// There is a custom limiter, but it was not asked, as a rule in this process has denied: wait for the key of that rule.
 		Stands: l.remote == nil && d.custom >= 0 && d.origins[d.custom].by == 0,
 	}
 	return &w.last

@@ -141,7 +141,7 @@ func (r *Reservation) settle(actual []Cost, again, ends bool) error {
 		actual = b.tried
 	}
 	units := !r.settled            // if false, only what is in flight must still be ended
-	r.settled, r.done = true, ends // set before the calls below, because the store may panic
+	r.settled, r.done = true, ends // set first: if the store panics, a second call must not settle again
 	if charges, stored := r.charges(); len(charges) > 0 {
 		asks, rules, more := r.limiter.settleHere(charges, stored, actual, units, ends)
 		if len(asks) > 0 {

@@ -252,8 +252,8 @@ func supportsOf(s Store) func(a Ask) error {
 	}
 }
 
-// unsupported returns an error if the store cannot decide on the Ask a. The error names the field at this path, which has the
-// Rate of the Ask. The function that is passed as supports asks the store; nil means that the store supports everything.
+// unsupported returns an error if the store cannot decide on the Ask a. The error says that a.Rate, the value of the field at
+// this path, is not supported. The function supports asks the store; it is nil if the store supports everything.
 func unsupported(path string, supports func(a Ask) error, a Ask) error {
 	if supports == nil {
 		return nil

@@ -58,7 +58,7 @@ func newTokenBucketConfig(r Rate, _ *engine.Timeline) (*tokenBucketConfig, error
 //
 // Invariant: debt() is at most the burst.
 type tokenBucketState struct {
-	last  instant // the instant at which the debt was as the fields frac and whole say; never decreases
+	last  instant // the instant at which the debt was whole tokens plus frac; never decreases
 	frac  int64   // fraction of a token in the debt, in the units of exact.Bucket
 	whole int64   // whole tokens in the debt
 }
@@ -116,8 +116,8 @@ func (c *tokenBucketConfig) Carry(s *tokenBucketState, from *tokenBucketConfig, 
 	*s = tokenBucketState{now, debt.Frac, debt.Whole}
 }
 
-// Resize converts the state s from the burst of the old configuration (from) to that of c. The key keeps its tokens, as
-// far as they fit. A full bucket stays full, because it has to answer like a bucket that was never used.
+// Resize converts the state s from the burst of the old configuration (from) to the burst of c. The key keeps its tokens, but
+// at most the new burst. A full bucket stays full, because it has to answer like a bucket that was never used.
 func (c *tokenBucketConfig) Resize(s *tokenBucketState, from *tokenBucketConfig, ahead bool) bool {
 	debt, lost := c.Converted(s.debt(), exact.Level{}, &from.Bucket, ahead)
 	s.whole, s.frac = debt.Whole, debt.Frac

@@ -46,7 +46,7 @@ func Wait(ctx context.Context, l Limiter, key string, n int) (Result, error) {
 		if err := waitError(res, res.RetryAfter, machine.Patience(ctx)); err != nil {
 			return res, err
 		}
-		// Without a RetryAfter, the Limiter would be called in a busy loop.
+		// A RetryAfter of 0 becomes 1 ms: without a pause, this loop would call the Limiter again and again.
 		if err := machine.Sleep(ctx, 0, max(res.RetryAfter, time.Millisecond), nil); err != nil {
 			return Result{}, err
 		}
@@ -291,7 +291,7 @@ func (l *RateLimiter) rematch(in *waitline.Waiter) {
 	if in.Spots, in.Refused = nil, d.prepare(w.set, w.overrides); in.Refused != nil {
 		return
 	}
-	if d.ruled.Block != nil { // the caller waits outside the line until the block ends
+	if d.ruled.Block != nil { // ErrChanged ends the wait in line; Wait then waits elsewhere for the end of the block
 		in.Refused = waitline.ErrChanged
 		return
 	}

@@ -213,7 +213,7 @@ func has(names ...string) schema {
 		}
 	}
 	some := []schema{{"not": schema{"propertyNames": schema{"not": schema{"pattern": spelt(all...)}}}}}
-	if len(names) == 1 { // first try "required", which gives clearer errors but knows only the usual spelling of the name
+	if len(names) == 1 { // "required" gives clearer errors, so it comes first; it knows only the usual spelling of the name
 		some = append([]schema{{"required": names}}, some...)
 	}
 	return schema{"anyOf": some}

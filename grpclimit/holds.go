@@ -34,8 +34,9 @@ type Holds struct {
 	// a space and the scope if Scope is set.
 	Limiter *ratelimit.RateLimiter
 
-	// Scope returns the scope of a call, such as the method: a hold is for the calls to the same target that have the
-	// same scope. If Scope is nil, a hold is for all calls to the target.
+	// Scope returns the scope of a call, such as the method. A hold is a time in which the client sends no calls, because a
+	// server has asked for that. The hold is for the calls with the same target and the same scope as the call that the server
+	// denied. If Scope is nil, a hold is for all calls to the target.
 	Scope func(ctx context.Context, method string) string
 
 	// MaxWait is the longest time that a call waits for holds and for the Limiter together. 0 means 30 s.
@@ -84,8 +85,8 @@ func (h *Holds) Stream() grpc.StreamClientInterceptor {
 	}
 }
 
-// server returns the text that says which calls wait together: after one of them was denied, all with the same text wait. The
-// text is the target of the connection and, if Scope is set, a space and the scope of the call.
+// server returns a text that names the server of a call: the target of the connection and, if Scope is set, a space and the
+// scope of the call. If a server denies one call and asks to wait, all later calls with the same text wait.
 func (h *Holds) server(ctx context.Context, method string, cc *grpc.ClientConn) string {
 	if h.Scope == nil {
 		return cc.Target()

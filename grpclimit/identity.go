@@ -106,8 +106,8 @@ func (i *Interceptors) skipsAddress(addr netip.Addr, doubted bool) bool {
 }
 
 // context returns the context with which to ask the limiter about the request of c. Usually this is ctx, the context of the
-// call, and the second result is nil. But if the address of the request may belong to a proxy that is not trusted, both
-// results are the same Doubt: a context with which no Override exempts the request by its address.
+// call, and the result doubt is nil. But if the address of the request may belong to a proxy that is not trusted, both
+// results are the same Doubt. A Doubt is a context: with it, no Override exempts the request by its address.
 func (c *caller) context(ctx context.Context) (_ context.Context, doubt *override.Doubt) {
 	return override.InDoubt(ctx, c.doubtful, c.request.IP, c.request.Client, addressPrefix+c.doubtful)
 }

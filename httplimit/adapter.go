@@ -173,10 +173,10 @@ func (a *Adapter[C]) Reserve(
 // Client returns what [Middleware.Client] returns.
 func (a *Adapter[C]) Client(addr netip.Addr) string { return a.m.Client(addr) }
 
-// CheckRules returns a function for the field Check of a Watcher of the package configfile. It returns an error that
-// names each rule whose Endpoint none of the routes has: such a rule limits nothing. A rule for a prefix needs a route
-// that begins with the prefix. The function routes returns the paths of the routes. If AdapterConfig.Endpoint is set,
-// nothing is checked, because the endpoints are not the routes.
+// CheckRules returns a function for the field Check of a Watcher of the package configfile. That function returns an
+// error that names each rule whose Endpoint is not the path of a route, because such a rule limits nothing. If the
+// Endpoint is a prefix, such as "/users*", one path must begin with "/users". The parameter routes returns the paths of
+// the routes. If AdapterConfig.Endpoint is set, nothing is checked, because the endpoints are not the routes.
 func (a *Adapter[C]) CheckRules(routes func() []string) func(rules []ratelimit.Rule, defaultRule *ratelimit.Rule) error {
 	return func(rules []ratelimit.Rule, _ *ratelimit.Rule) error {
 		if a.config.Endpoint != nil {

@@ -111,7 +111,7 @@ type pace struct {
 	mu     sync.Mutex
 	level  int              // hundredths of Max; guarded by mu
 	falls  uint64           // how often the level has fallen; guarded by mu
-	raised keytable.Instant // when the level last rose or fell; at first, when the pace was made; guarded by mu
+	raised keytable.Instant // the instant of the last rise or fall of the level, or at first of the making of the pace; guarded by mu
 }
 
 // paces are the paces of a Transport.

@@ -65,7 +65,7 @@ type checked struct {
 // A checkedRouter is a Router, and the Endpoints of the rules that were checked with it.
 type checkedRouter struct {
 	mux   Router
-	known map[string]string // the Endpoints of the rules at the last check, each with the name of a rule; nil before the first check
+	known map[string]string // for each Endpoint at the last check, the name of a rule that has it; nil before the first check
 }
 
 // checkHandler logs which of the current rules limit nothing in mux. It also stores mux for checkAgain, which

@@ -61,9 +61,10 @@ type Config struct {
 	// if the handler sets none, 101 if it takes the connection over, and 500 if it panics. All requests
 	// are charged when they arrive, so simultaneous requests cannot exceed the limit; the header fields
 	// show what is left at that time. Units can be given back for 10 minutes, and for at most 1,024
-	// requests of one key that run at the same time: see [ratelimit.RateLimiter.Reserve]. If a rule that
-	// was added later cannot give units back, the requests that it limits stay charged, and Count is not
-	// called. If Count is nil, all requests stay charged. Count does not apply to [Middleware.Allow].
+	// requests of one key that run at the same time: see [ratelimit.RateLimiter.Reserve]. A rule that is
+	// added after [New] may be unable to give units back. The requests that it limits then stay charged,
+	// and Count is not called. If Count is nil, all requests stay charged. Count does not apply to
+	// [Middleware.Allow].
 	Count func(r *http.Request, status int) bool
 
 	// BusyRetry is for rules with [ratelimit.AlgorithmInFlight], which limit how many requests run at the

@@ -158,8 +158,8 @@ func (c *countedWriter) Write(p []byte) (int, error) {
 }
 
 // Unwrap returns the writer on which an [http.ResponseController] looks for a method that c does not have, such
-// as Flush. It does not return the wrapped ResponseWriter itself, but a through, which calls settle before a
-// flush, because a flush sends the status to the client.
+// as Flush. A flush sends the status to the client, so settle must be called before it. So Unwrap does not return
+// the wrapped ResponseWriter itself, but a value of the type through, whose methods call settle.
 func (c *countedWriter) Unwrap() http.ResponseWriter { return through{c} }
 
 // A through stands for the ResponseWriter that a countedWriter wraps, which may itself wrap another writer. If only

@@ -48,9 +48,9 @@ type span struct {
 	window int64         // seconds until all units are back, rounded up; 0 if clients are not sent this number
 	unit   time.Duration // the time in which one unit comes back, rounded up; 0 if all come back at once, or if it is not known
 	limit  int           // the most units that can be granted at once
-	item   string        // what RateLimit-Policy says of a rule with this rate; not used if the Result has another Limit
+	item   string        // the text in RateLimit-Policy for a rule with this rate; not used if the Result has a Limit other than limit
 
-	calendar string // the Window of the rate if its windows differ in length, as months do; window and item are then not used
+	calendar string // the Window of the rate if its windows differ in length, as months do; if it is set, window is not used
 }
 
 // policies returns the policies of the current rules: the texts that describe them to clients. It makes
@@ -311,7 +311,7 @@ func spanOf(rate ratelimit.Rate, bucket bool) (s span) {
 	hi, lo := bits.Mul64(units, per)
 	second := requests * uint64(time.Second)
 	switch {
-	case hi == 0 && lo < second: // the window is below one second, which whole seconds cannot express: it stays 0
+	case hi == 0 && lo < second: // s.window is in whole seconds, and this window is shorter than a second: s.window stays 0
 	case hi >= second:
 		s.window = maxInteger
 	default:

@@ -400,7 +400,7 @@ func (t *Transport) waitFor(
 	switch {
 	case ctx.Err() == nil && unheld.Err() != nil:
 		return errHeld // if the limiter has granted the request meanwhile, it stays charged, and is charged again after the hold
-	case err == nil || res.Allowed: // if there is an error, the failure policy has granted the request
+	case err == nil || res.Allowed: // also if the store has failed (err is not nil) and the failure policy has granted the request
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -412,8 +412,8 @@ func (t *Transport) waitFor(
 	return &lateError{to.host, max(res.RetryAfter, patience)}
 }
 
-// leastPatience is the shortest time for which a context from the method within lasts, even if the context reports an
-// earlier deadline. If the context had already ended, the Limiter would refuse even a request that needs no wait.
+// leastPatience is how long a context from the method within lasts at least, with the machine's clock. The deadline that the
+// context reports may be earlier. If the context had already ended, the Limiter would refuse even a request that needs no wait.
 const leastPatience = time.Second
 
 // The method within returns a context for the Limiter, with a deadline after the duration left. If the Limiter could
