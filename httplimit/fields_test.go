@@ -334,6 +334,23 @@ func TestFieldsOfWindows(t *testing.T) {
 	})
 }
 
+// TestFieldsOfAMonthAlone requires the length of the present month where a limiter has one rule, whose text could be kept.
+func TestFieldsOfAMonthAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := ratelimit.New([]ratelimit.Rule{{Name: "month", Endpoint: "*", Algorithm: ratelimit.AlgorithmFixedWindow,
+			Rate: ratelimit.Rate{Requests: 2, Window: ratelimit.Calendar("month", "")}}}, nil)
+		require.NoError(t, err)
+		h := wrap(t, l, httplimit.Config{}, ok)
+		for _, days := range []int64{31, 29, 31} { // of the year 2000, in which the clock begins
+			w := get(t, h, "/", "203.0.113.9:1")
+			policies := parseList(t, w.Header().Values("RateLimit-Policy"))
+			require.Len(t, policies, 1)
+			require.Equal(t, days*86400, policies[0].params["w"])
+			time.Sleep(time.Duration(days) * 24 * time.Hour)
+		}
+	})
+}
+
 // TestManyRules shows the 8 rules with the fewest units left.
 func TestManyRules(t *testing.T) {
 	var rules []ratelimit.Rule

@@ -201,7 +201,7 @@ func (v *visit) draft11(shown []shownRule) {
 			text = appendParameter(text, ";t=", seconds(v.info.later(d)))
 		}
 	}
-	if len(shown) == 1 && shown[0].Limit == shown[0].limit {
+	if len(shown) == 1 && shown[0].Limit == shown[0].limit && shown[0].calendar == "" {
 		v.add(fieldRateLimit, string(text))
 		v.add(fieldPolicy, shown[0].span.item)
 		return
