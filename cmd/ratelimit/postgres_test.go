@@ -291,6 +291,7 @@ $`, got.out)
 rule     key  left before     now      of
 tokens   a         15,500  20,000  20,000
 at once  a              -       -       4
+Processes may still deny for 1s.
 -: not known here, but reset too; see top
 `, ""}, got)
 	require.Contains(t, do(t, append([]string{"top"}, args...)...).out, "UTC: 5 keys\n")
@@ -310,6 +311,7 @@ func TestResetOfPostgres(t *testing.T) {
 rule     key          left before     now       of
 /search  evil\x1b[2J            0     100      100
 all      ""                99,115  99,115  100,000
+Processes may still deny for 1s.
 all: not reset, as clients share it; see -rule
 `, ""}, got)
 	res, err := l.Peek(t.Context(), ratelimit.Request{Client: "evil\x1b[2J", Endpoint: "/search"})

@@ -261,7 +261,7 @@ func (s *server) resetAll(ctx context.Context, l *ratelimit.RateLimiter, req, lo
 	return nil
 }
 
-// remembered says that the processes keep the last denials of a key, see redisstore.WithDenialCache.
+// remembered says that the processes keep the last denials of a key, see WithDenialCache of redisstore and of dbstore.
 const remembered = "Processes may still deny for 1s."
 
 // printReset prints, for each rule, how many units were left before and after a reset.
