@@ -311,8 +311,8 @@ func TestResetOfPostgres(t *testing.T) {
 rule     key          left before     now       of
 /search  evil\x1b[2J            0     100      100
 all      ""                99,115  99,115  100,000
-Processes may still deny for 1s.
 all: not reset, as clients share it; see -rule
+Processes may still deny for 1s.
 `, ""}, got)
 	res, err := l.Peek(t.Context(), ratelimit.Request{Client: "evil\x1b[2J", Endpoint: "/search"})
 	require.NoError(t, err)
