@@ -171,7 +171,7 @@ func TestPrometheus(t *testing.T) {
 		}
 	}
 	panels := len(open)
-	require.Equal(t, 23, panels)
+	require.Equal(t, 24, panels)
 	alerts := p.alerts(t)
 	for _, a := range alerts {
 		open[a.Query] = a.Name

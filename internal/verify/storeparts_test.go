@@ -107,7 +107,8 @@ func (s *partedStore) Reset(ctx context.Context, asks []ratelimit.Ask) error {
 // so the model knows the earliest and the latest end of each pause.
 type partModel struct {
 	asked    bool
-	failures int
+	failed   uint64        // how many calls have failed because of this part
+	failures int           // of these, those since the part last answered
 	length   time.Duration // of the pause; 0 while the part is asked
 	from     time.Time
 }
@@ -117,6 +118,7 @@ func (p *partModel) admits(now time.Time) bool  { return now.Sub(p.from) >= p.le
 
 // fail records that the part has failed, and reports whether its pauses begin.
 func (p *partModel) fail(now time.Time) bool {
+	p.failed++
 	switch p.failures++; {
 	case p.length > 0:
 		p.length, p.from = min(2*p.length, 500*time.Millisecond), now
@@ -251,9 +253,12 @@ func (p *partsPlayer) compare(t *rapid.T, parts []int, answered bool) {
 // stats requires that the statistics are those of the models.
 func (p *partsPlayer) stats(t *rapid.T) {
 	want := ratelimit.StoreStats{Opened: p.opened}
-	for _, m := range p.models {
+	for i, m := range p.models {
 		if m.asked {
 			want.Parts++
+		}
+		if m.failed > 0 {
+			want.Failures = append(want.Failures, ratelimit.StoreFailures{Part: i, Class: "other", Calls: m.failed})
 		}
 		if m.length > 0 {
 			want.Open++
