@@ -127,7 +127,8 @@ func (p *postgres) execute(t *testing.T, sql string) {
 func (p *postgres) rows(t *testing.T) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
-	rows, err := p.pool.Query(t.Context(), "select encode(key, 'hex'), encode(value, 'hex') || expires || xmin || ctid from ratelimit where expires > now() + '10 min'")
+	rows, err := p.pool.Query(t.Context(), "select encode(key, 'hex'), encode(value, 'hex') || expires || xmin || ctid"+
+		" from ratelimit where expires > now() + '10 min'")
 	require.NoError(t, err)
 	var key, value string
 	_, err = pgx.ForEachRow(rows, []any{&key, &value}, func() error { all[key] = value; return nil })
