@@ -15,8 +15,8 @@ import (
 
 const exampleExplain = `IP "203.0.113.9" for "/login", cost 1, at 2026-10-10 12:10:20 UTC
 denied, again after 40s, at 2026-10-10 12:11:00
-in the log before: 20 requests of this client for "/login", 17 denied: each one
-  since 2026-10-10 12:10:03
+in the log, by these rules: 20 requests of this client for "/login", 17 denied:
+  each one since 2026-10-10 12:10:03
 
 rule "/login" denies
   match  exact "/login"
@@ -128,7 +128,7 @@ func TestExplainSince(t *testing.T) {
 		"-client y -after short":                        `2 requests of this client for "/a", 1 denied, at 2026-10-10 12:00:50`,
 	} {
 		got := runIn(t, files, append([]string{"explain", "limits.json", "-endpoint", "/a"}, strings.Fields(args)...)...)
-		require.Contains(t, strings.ReplaceAll(got.out, "\n  ", " "), "in the log before: "+want, args+got.err)
+		require.Contains(t, strings.ReplaceAll(got.out, "\n  ", " "), "in the log, by these rules: "+want, args+got.err)
 	}
 	got := runIn(t, files, strings.Fields("explain limits.json -endpoint /a -client x -after log")...)
 	require.Contains(t, got.out, "  asked  8 requests of this key, 6 denied: each one since 2026-10-10 12:00:40\n")
@@ -169,8 +169,8 @@ denied, again after 1s, at 2026-10-10 12:00:01
 blocked by an override, and no rule is asked:
   block of client "x" until 2026-10-10T12:00:01Z: "scraper"
 `, ""}, got)
-	require.Contains(t, explain("-client x -after log").out, "3 requests of this client for \"/a\", 2 denied, from 2026-10-10\n"+
-		"  12:00:00 to 2026-10-10 12:00:02: each one since 2026-10-10 12:00:02\n", "granted when the block had ended")
+	require.Contains(t, explain("-client x -after log").out, "3 requests of this client for \"/a\", 2 denied, from\n"+
+		"  2026-10-10 12:00:00 to 2026-10-10 12:00:02: each one since 2026-10-10 12:00:02\n", "granted when the block had ended")
 	require.Contains(t, explain("-client y -overrides list.json").out, "denied, until the block is lifted\n")
 
 	got = explain("-client y -overrides more.json -after log")

@@ -126,7 +126,7 @@ func printExplanation(t *terminal, e *ratelimit.Explanation, at time.Time, seen 
 	p.line("%s for %s, %s, at %s UTC", who, quote(req.Endpoint), strings.Join(costs, " and "), exactly(at))
 	p.line("%s", answerAt(e.Result, at))
 	if n := seen.Client.Requests; n > 0 {
-		p.line("in the log before: %s of this client for %s, %s", countText(n, "request"), quote(req.Endpoint), sinceText(&seen.Client))
+		p.line("in the log, by these rules: %s of this client for %s, %s", countText(n, "request"), quote(req.Endpoint), sinceText(&seen.Client))
 	}
 	switch {
 	case e.Override != nil:
