@@ -103,7 +103,7 @@ func exact(t *testing.T, seed uint64) {
 		}
 	}
 	all.Wait()
-	reader, lost := newStore(t, m), int64(0)
+	reader, lost, refused, unsure := newStore(t, m), int64(0), int64(0), int64(0)
 	for k := range keys {
 		look := ask(fmt.Sprint(k), limit)
 		look.N = 0
@@ -112,11 +112,11 @@ func exact(t *testing.T, seed uint64) {
 		require.LessOrEqual(t, g, int64(limit))
 		require.LessOrEqual(t, g, charged, "what was granted is charged")
 		require.LessOrEqual(t, charged, g+f, "what was charged was granted, or its answer is lost")
-		lost += charged - g
-		require.NotZero(t, denied[k].Load())
-		require.NotZero(t, f)
+		lost, refused, unsure = lost+charged-g, refused+denied[k].Load(), unsure+f
 	}
 	require.NotZero(t, lost)
+	require.NotZero(t, refused, "of one key there may be none: callers share calls, so the failures of a run are few")
+	require.NotZero(t, unsure)
 }
 
 // TestFair lets eight processes take units of one key at the same time. None gets more than twice as many turns as another.
