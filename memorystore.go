@@ -16,14 +16,15 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
-// A MemoryStore is a [Store] in this process. It gives the same answers as a limiter without a Store, except that a denied request
-// with another Rate may change the state of its key, see [Ask.Rate]. Use it in tests, and for limiters that share state by [WithName].
+// A MemoryStore is a [Store] that keeps its state in this process. It gives the same answers as a limiter without a
+// Store, except that a denied request with another Rate may change the state of its key, see [Ask.Rate]. Use it in
+// tests, and for limiters in one process that share their state by [WithName].
 //
 // A MemoryStore is safe for concurrent use by multiple goroutines. It serves them one at a time.
 type MemoryStore struct {
-	book      *engine.Book // the states of all keys; nil in the zero MemoryStore
-	records   *replay.Log
-	checked   bool  // whether package dbstore has checked all asks, so that this store need not
+	book    *engine.Book // the states of all keys; nil in the zero MemoryStore
+	records *replay.Log
+
 	clock     Clock // of the option WithClock, or nil
 	overrides override.Lists
 }
@@ -35,9 +36,7 @@ var (
 	_ StoreOverrider = (*MemoryStore)(nil)
 )
 
-func init() {
-	books.Of = func(s any, checked bool) *engine.Book { m := s.(*MemoryStore); m.checked = checked; return m.book }
-}
+func init() { books.Of = func(store any) *engine.Book { return store.(*MemoryStore).book } }
 
 // NewMemoryStore returns an empty MemoryStore. Its options are [WithClock] and [WithMaxKeys]; for any other option, it
 // returns an error that matches [ErrInvalidConfig]. The number of WithMaxKeys applies to each rule and algorithm: it
@@ -76,8 +75,9 @@ func (m *MemoryStore) Take(ctx context.Context, asks []Ask) ([]Result, error) {
 	return results, err
 }
 
-// Once does what Take does, for the request with the ID once.ID. If this request was granted the same asks less than once.TTL ago, Once
-// takes nothing, and returns the results of that grant and true. An empty ID, a wrong TTL and a Look also match [ErrInvalidConfig].
+// Once does what Take does, for the request that has the ID once.ID. If the same request was granted the same asks less
+// than once.TTL ago, Once takes nothing, and returns the results of that grant and true, as [StoreReplayer] says. The
+// error also matches [ErrInvalidConfig] for an empty ID, an invalid TTL or an ask with Look.
 func (m *MemoryStore) Once(ctx context.Context, once Attempt, asks []Ask) (results []Result, replayed bool, err error) {
 	switch {
 	case once.ID == "":
@@ -123,8 +123,9 @@ func (m *MemoryStore) Settle(ctx context.Context, asks []Ask) error {
 	return err
 }
 
-// Reset clears the state that each ask names: the key is then as if it had never been used. If m is full, new keys share one budget.
-// If that budget denies a key, the key is not reset, and the error matches [ErrNotReset]. If ctx has ended, it is the error of ctx.
+// Reset clears the state that each ask names: the key is then as if it had never been used. If m is full, new keys
+// share one budget. If that budget denies a key, the key is not reset, and the error matches [ErrNotReset]. If ctx has
+// ended, Reset changes nothing and returns the error of ctx.
 func (m *MemoryStore) Reset(ctx context.Context, asks []Ask) error {
 	charges, err := m.charges(ctx, asks, func(*Ask) error { return nil })
 	if err != nil {
@@ -184,7 +185,7 @@ func (m *MemoryStore) Accepts(a Ask) error {
 	return a.Warmup.fits(a.Rate)
 }
 
-// charges calls check for each ask, unless m.checked, and converts the asks to charges of the engine. It stops at the first error.
+// charges calls check for each ask, and converts the asks to charges of the engine. It stops at the first error.
 func (m *MemoryStore) charges(ctx context.Context, asks []Ask, check func(a *Ask) error) ([]engine.Charge, error) {
 	if ctx != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -194,10 +195,8 @@ func (m *MemoryStore) charges(ctx context.Context, asks []Ask, check func(a *Ask
 	}
 	charges := make([]engine.Charge, len(asks))
 	for i, a := range asks {
-		if !m.checked {
-			if err := check(&a); err != nil {
-				return nil, err
-			}
+		if err := check(&a); err != nil {
+			return nil, err
 		}
 		warmup := a.Warmup.engine()
 		if warmup != nil {

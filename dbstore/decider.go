@@ -33,7 +33,7 @@ var deciders = sync.Pool{New: func() any {
 	if d.store, err = ratelimit.NewMemoryStore(ratelimit.WithClock(d), ratelimit.WithMaxKeys(1<<20)); err != nil {
 		panic(err) // the options are valid
 	}
-	d.book = books.Of(d.store, true)
+	d.book = books.Of(d.store)
 	return d
 }}
 

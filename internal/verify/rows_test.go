@@ -64,7 +64,7 @@ func nameOfAsk(a *ratelimit.Ask) string {
 
 // do loads the rows of the asks, calls the function call, and dumps the rows.
 func (m *rows) do(asks []ratelimit.Ask, call func()) error {
-	book := books.Of(m.MemoryStore, false)
+	book := books.Of(m.MemoryStore)
 	now := keytable.InstantAt(time.Duration(m.clock.Now().UnixNano()))
 	defer book.Forget()
 	for i := range asks {
@@ -350,7 +350,7 @@ func broken(r *rand.Rand, row []byte) []byte {
 func survives(t *testing.T, a ratelimit.Ask, row []byte) (accepted bool) {
 	t.Helper()
 	m := newRows(t)
-	book := books.Of(m.MemoryStore, false)
+	book := books.Of(m.MemoryStore)
 	for range 2 {
 		if err := book.Load(chargeOfAsk(&a), row, false); err != nil {
 			require.ErrorIs(t, err, packed.ErrBroken)
@@ -519,7 +519,7 @@ func TestTwoChargesOfOneNumber(t *testing.T) {
 		first, second := binary.LittleEndian.AppendUint64(nil, 0x1122334455667788), binary.LittleEndian.AppendUint64(nil, 0x99aabbccddeeff00)
 		require.Equal(t, 1, bytes.Count(row, first), "%s", a)
 		require.Equal(t, 1, bytes.Count(row, second), "%s", a)
-		book := books.Of(m.MemoryStore, false)
+		book := books.Of(m.MemoryStore)
 		require.ErrorIs(t, book.Load(chargeOfAsk(&ask), bytes.Replace(row, second, first, 1), false), packed.ErrBroken, "%s", a)
 		book.Forget()
 		require.NoError(t, book.Load(chargeOfAsk(&ask), row, false))
