@@ -60,7 +60,6 @@ type limiterError struct {
 }
 
 func (e *limiterError) Error() string { return fmt.Sprintf("rules[%q].limiter: %v", e.rule, e.err) }
-
 func (e *limiterError) Unwrap() error { return e.err }
 
 // errOverflown is the error of Reset for a key that shares a budget with other keys, if that budget would deny a request.

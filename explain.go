@@ -169,8 +169,11 @@ func (e *Explanation) UnmarshalJSON(data []byte) error {
 // explainRule explains the rule r at the time at. i is the index of r in d.rules, d.exempt and d.unasked joined.
 func explainRule(ctx context.Context, d *decision, r *activeRule, i int, at time.Time) RuleExplanation {
 	x := RuleExplanation{
-		Name: r.Name, Match: matchOf(d, r), Pattern: r.Endpoint, KeyType: r.Key, Key: r.key.text(&d.request),
+		Name: r.Name, Match: r.Place().Kind(), Pattern: r.Endpoint, KeyType: r.Key, Key: r.key.text(&d.request),
 		Algorithm: r.Algorithm, Mode: r.Mode, Unit: r.Unit, MaxIn: -1,
+	}
+	if slices.Contains(d.request.Rules, r.Name) {
+		x.Match = "named"
 	}
 	if i >= len(d.rules) {
 		x.Rate, x.RateFrom, x.AnsweredBy, x.Result = unlimitedRate, "tier", "unlimited", unlimited
@@ -211,14 +214,6 @@ func explainRule(ctx context.Context, d *decision, r *activeRule, i int, at time
 		x.Err = errors.Join(d.failed, x.Err)
 	}
 	return x
-}
-
-// matchOf returns why the rule r applies to the request.
-func matchOf(d *decision, r *activeRule) string {
-	if slices.Contains(d.request.Rules, r.Name) {
-		return "named"
-	}
-	return r.Place().Kind()
 }
 
 // stateOf returns what has answered for the rule with the index i, and how many charges of its key can be given back.

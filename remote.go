@@ -33,20 +33,17 @@ func newStoreCaller(set *settings, t *engine.Timeline) *storeCaller {
 	}
 	c := &storeCaller{settings: set, time: t, supports: supportsOf(set.store)}
 	c.Caller = storecall.New[Ask, Result, Attempt](set.store, storecall.Terms[Ask]{
-		Now: t.Now, Wrap: storeError, NotReset: ErrNotReset, Lasts: heldFor,
+		Now: t.Now, Wrap: storeError, NotReset: ErrNotReset, Lasts: func(a *Ask) time.Duration {
+			if a.Algorithm == AlgorithmInFlight && a.N <= 0 {
+				return a.Rate.Per // a running request has ended: the key would stay busy for so long
+			}
+			return 0
+		},
 	})
 	if set.observer == nil {
 		c.denier, _ = set.store.(StoreDenier)
 	}
 	return c
-}
-
-// heldFor returns for how long a failed Settle of the ask is repeated: Rate.Per if the ask ends a running request, otherwise 0.
-func heldFor(a *Ask) time.Duration {
-	if a.Algorithm != AlgorithmInFlight || a.N > 0 {
-		return 0
-	}
-	return a.Rate.Per
 }
 
 // attemptOf returns the Attempt by which the store finds an earlier grant of req. If look is false, the store also records a new grant.

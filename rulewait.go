@@ -64,8 +64,9 @@ func (w *ruleWait) refuse(d *decision, err error) *waitline.Denial {
 	return nil
 }
 
-// waitAsking waits in a line (queue) until a store or a custom limiter grants the request.
+// waitAsking waits in a line (queue) until a store or a custom limiter grants the request. The decision w.d is not used meanwhile.
 func (w *ruleWait) waitAsking(r waitline.Request) (Result, error) {
+	w.drop()
 	l := w.limiter
 	w.waitAnswer = new(waitAnswer)
 	ask := func(newcomer bool) (*waitline.Denial, bool) {

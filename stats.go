@@ -30,7 +30,8 @@ type RuleStats struct {
 	Replayed uint64
 	// NotAsked counts the requests without this rule's [Rule.Unit], to which it did not apply. No other count includes them.
 	NotAsked uint64
-	// Unheld counts the requests that a rule with [AlgorithmInFlight] did not limit, as they were not reserved. No other count includes them.
+	// Unheld counts the requests that a rule with [AlgorithmInFlight] did not limit, because they did not come by
+	// [RateLimiter.Reserve] or [RateLimiter.ReserveWait]. No other count includes them.
 	Unheld uint64
 	// UnknownTier counts the requests in the first four counts whose [Request.Tier] is not among the rule's Tiers, so that
 	// the rule used its own Rate. A rule without Tiers counts none.

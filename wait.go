@@ -102,7 +102,7 @@ func (l *RateLimiter) Wait(ctx context.Context, req Request) (Result, error) {
 // wait does the work of Wait and ReserveWait. For ReserveWait, r becomes the reservation, and term says for how long its
 // units can be given back. For Wait, r is nil.
 func (l *RateLimiter) wait(ctx context.Context, req *Request, r *Reservation, term time.Duration) (res Result, err error) {
-	w := new(ruleWait) // filled field by field, as in stand
+	w := new(ruleWait) // filled field by field: a literal would make the stack larger during the whole wait
 	w.limiter, w.ctx, w.req, w.reserves, w.term = l, orBackground(ctx), req, r, term
 	w.overrides.Doubt = override.DoubtOf(w.ctx)
 	for w.load() {
@@ -205,9 +205,7 @@ func (w *ruleWait) besideLines(d *decision, barred bool, err error) (Result, err
 		w.keep(d, res)
 		return res, err
 	}
-	waiting := d.waiting
-	w.drop()
-	return w.waitAsking(waiting)
+	return w.waitAsking(d.waiting)
 }
 
 // waited returns the answer of Wait. As a function of its own, it keeps its variables off the stack of a waiting caller.
@@ -236,7 +234,7 @@ func (w *ruleWait) keep(d *decision, res Result) {
 // error is ErrChanged. A request without an ID waits without w.d, to save memory; stand then makes w.d again.
 func (w *ruleWait) stand(d *decision, revocable bool) (refused bool, err error) {
 	engine.AdmitAll(d.parts)
-	in := new(waitline.Waiter) // filled field by field: a literal would make the stack larger during the whole wait
+	in := new(waitline.Waiter) // filled field by field, see RateLimiter.wait
 	in.Set, in.Spots, in.Counted, in.Hold, in.Reserves = d.memoryLine, d.spots, !revocable, revocable, w.term > 0
 	watch := d.watch
 	if in.Version, in.Owner = w.version, w; !revocable {
