@@ -1,25 +1,17 @@
 package connectlimit
 
-import "net/http"
+import (
+	"net/http"
 
-// maxKey is the maximum length in bytes of an API key.
-const maxKey = 512
+	"github.com/ratelimit-go/ratelimit/httplimit"
+)
 
 // APIKey returns a function for Config.Client that identifies clients by an API key in this header field. If lookup
 // returns false, or the field is missing, repeated or longer than 512 bytes, the address identifies the client. The
 // function lookup must return false for unknown keys. APIKey panics if header is empty or lookup is nil.
 func APIKey(header string, lookup func(key string) (client, tier string, ok bool)) func(*Call) (client, tier string, ok bool) {
-	if header == "" || lookup == nil {
-		panic("connectlimit: APIKey needs the name of a header field and a lookup")
-	}
-	header = http.CanonicalHeaderKey(header)
-	return func(c *Call) (client, tier string, ok bool) {
-		values := c.Header[header]
-		if len(values) != 1 || values[0] == "" || len(values[0]) > maxKey {
-			return "", "", false
-		}
-		return lookup(values[0])
-	}
+	pick := httplimit.APIKey(header, lookup)
+	return func(c *Call) (client, tier string, ok bool) { return pick(&http.Request{Header: c.Header}) }
 }
 
 // SkipProcedures returns a function for Config.Skip that returns true for calls of these procedures, such as
