@@ -55,7 +55,7 @@ func enter(c fiber.Ctx) (x *exchange, begun bool) {
 func (x *exchange) leave() {
 	x.values.RemoveUserValue(exchangeKey{})
 	x.c, x.values = nil, nil
-	x.forget()
+	clear(x.fields)
 	exchanges.Put(x)
 }
 
@@ -63,9 +63,7 @@ func (x *exchange) leave() {
 func (x *exchange) request(m *Middleware) *http.Request {
 	r, from := &x.own, x.c.RequestCtx()
 	r.Method, r.RemoteAddr = x.c.Method(), ""
-	if len(r.Header) > 0 {
-		clear(r.Header)
-	}
+	clear(r.Header)
 	m.copyFields(r.Header, x.c)
 	ctx, peer := x.c.Context(), netip.Addr{}
 	switch addr := from.RemoteAddr().(type) {
@@ -128,23 +126,10 @@ func (x *exchange) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// usual are the header fields of most responses. They are looked up, which takes less time than to go through a map.
-var usual = [...]string{"Ratelimit", "Ratelimit-Policy"}
-
 // send sets the header fields in Fiber's response, in place of the values that an earlier call has set. If a field has
 // several values, for example from two Middlewares, send joins them to one line with the same meaning. It does not write
 // several lines, because Fiber cannot replace several lines without changing the order of other fields.
 func (x *exchange) send() {
-	sent := 0
-	for _, name := range usual {
-		if values := x.fields[name]; values != nil {
-			x.sendField(name, values)
-			sent++
-		}
-	}
-	if sent == len(x.fields) {
-		return
-	}
 	for name, values := range x.fields {
 		x.sendField(name, values)
 	}
@@ -157,14 +142,4 @@ func (x *exchange) sendField(name string, values []string) {
 		x.value = append(append(x.value, ", "...), value...)
 	}
 	x.c.Response().Header.SetCanonical(x.name, x.value)
-}
-
-// forget removes the header fields that Middlewares have set.
-func (x *exchange) forget() {
-	for _, name := range usual {
-		delete(x.fields, name)
-	}
-	if len(x.fields) > 0 {
-		clear(x.fields)
-	}
 }

@@ -63,8 +63,8 @@ var frameworkMutants = []mutant{
 	{fiberRouter, "last.app == app && last.handlers == app.HandlersCount()", "last.app == app", "TestNewRoutes",
 		"fiber: routes may be added later"},
 	{fiberRouter, "last.app == app && last", "last", "TestTwoApps", "fiber: each app has its own routes"},
-	{fiberExchange, "\t\tclear(x.fields)\n", "", "TestFrameworks", "fiber: no response has the fields of another"},
-	{fiberExchange, "\t\tclear(r.Header)\n", "", "TestFrameworks", "fiber: no request has the fields of another"},
+	{fiberExchange, "\tclear(x.fields)\n", "", "TestFrameworks", "fiber: no response has the fields of another"},
+	{fiberExchange, "\tclear(r.Header)\n", "", "TestFrameworks", "fiber: no request has the fields of another"},
 	{fiberExchange, "x.peer, x.text = peer, \"\"", "x.peer = peer", "TestPeers", "fiber: no address has the text of another"},
 
 	{connectFile, "if req.Spec().IsClient {", "if false {", "TestClients", "connect: calls of a client are not limited"},
