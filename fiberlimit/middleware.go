@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gofiber/fiber/v3"
@@ -28,9 +27,8 @@ type Config = httplimit.AdapterConfig[fiber.Ctx]
 // user after it. Both charge the request. A request that reaches the same Middleware twice is charged once.
 type Middleware struct {
 	adapter *httplimit.Adapter[fiber.Ctx]
-	fields  []string               // the canonical names of the header fields of requests that the Adapter reads
-	routers sync.Map               // of *router, by the *fiber.App
-	last    atomic.Pointer[router] // the router that was used last, because most programs have one app
+	fields  []string // the canonical names of the header fields of requests that the Adapter reads
+	routers sync.Map // of *router, by the *fiber.App
 }
 
 // New returns a Middleware that limits requests by the limiter l. The error lists all problems with l and the

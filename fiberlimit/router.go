@@ -11,7 +11,6 @@ import (
 // such a handler runs before Fiber looks for the route. The router has a second app with the same routes. In that app, each handler
 // only stores the path of its route.
 type router struct {
-	app      *fiber.App
 	handlers uint32   // how many handlers the app had when the router was made
 	anyCase  bool     // whether the app keeps the names of header fields as clients have written them
 	paths    []string // of the routes, and an empty one for requests without a route
@@ -25,16 +24,11 @@ const firstStatus = 1000
 
 // router returns the router of the app. It makes one if the app has changed.
 func (m *Middleware) router(app *fiber.App) *router {
-	if last := m.last.Load(); last != nil && last.app == app && last.handlers == app.HandlersCount() {
-		return last
+	if known, ok := m.routers.Load(app); ok && known.(*router).handlers == app.HandlersCount() {
+		return known.(*router)
 	}
-	known, _ := m.routers.Load(app)
-	r, _ := known.(*router)
-	if r == nil || r.handlers != app.HandlersCount() {
-		r = newRouter(app)
-		m.routers.Store(app, r)
-	}
-	m.last.Store(r)
+	r := newRouter(app)
+	m.routers.Store(app, r)
 	return r
 }
 
@@ -44,7 +38,7 @@ func newRouter(app *fiber.App) *router {
 		CaseSensitive: config.CaseSensitive, StrictRouting: config.StrictRouting, UnescapePath: config.UnescapePath,
 		RequestMethods: config.RequestMethods, DisableHeadAutoRegister: true,
 	})
-	r := &router{app: app, handlers: app.HandlersCount(), anyCase: config.DisableHeaderNormalizing}
+	r := &router{handlers: app.HandlersCount(), anyCase: config.DisableHeaderNormalizing}
 	note := func(path string) fiber.Handler {
 		status := firstStatus + len(r.paths)
 		r.paths = append(r.paths, path)
