@@ -41,6 +41,7 @@ var mayImport = map[string][]string{
 	"internal/costs":      {},
 	"internal/counters":   {"internal/keytable"},
 	"internal/handclock":  {},
+	"internal/pgserver":   {},
 	"internal/hooks":      {},
 	"internal/running":    {},
 	"internal/sample":     {},

@@ -22,6 +22,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/dbstore"
+	"github.com/ratelimit-go/ratelimit/internal/pgserver"
 	"github.com/ratelimit-go/ratelimit/pgstore"
 )
 
@@ -143,7 +144,7 @@ func pass(d time.Duration) {
 func TestCrash(t *testing.T) {
 	for _, durable := range []bool{false, true} {
 		t.Run(fmt.Sprint("durable=", durable), func(t *testing.T) {
-			program(t, "postgres")
+			pgserver.Program(t, "postgres")
 			server := own(t)
 			opts := []pgstore.Option{pgstore.WithTable("limits")}
 			if durable {
@@ -180,7 +181,7 @@ func TestCrash(t *testing.T) {
 
 // TestStoppedServer stops all processes of the server for a while. Callers get errors meanwhile, and afterwards it goes on.
 func TestStoppedServer(t *testing.T) {
-	program(t, "postgres")
+	pgserver.Program(t, "postgres")
 	server := own(t, "fsync=off")
 	stores := processes(t, server.url(), 2, pgstore.WithTable("limits"))
 	signal := func(to syscall.Signal) {
@@ -322,7 +323,7 @@ func TestDroppedTable(t *testing.T) {
 
 // TestReadOnly makes the server read-only, and back.
 func TestReadOnly(t *testing.T) {
-	program(t, "postgres")
+	pgserver.Program(t, "postgres")
 	server := own(t, "fsync=off")
 	pool := poolOf(t, server.url(), 2, nil)
 	s := newStore(t, pool)
@@ -445,7 +446,7 @@ func TestSweep(t *testing.T) {
 
 // TestLean measures what a decision writes: a grant updates its row in place, and a denial writes nothing.
 func TestLean(t *testing.T) {
-	program(t, "postgres")
+	pgserver.Program(t, "postgres")
 	server := own(t, "wal_level=minimal", "max_wal_senders=0", "autovacuum=off", "full_page_writes=off")
 	pool := poolOf(t, server.url(), 2, nil)
 	s := newStore(t, pool, pgstore.WithStoreOptions(dbstore.WithDenialCache(0)))

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit/dbstore"
+	"github.com/ratelimit-go/ratelimit/internal/pgserver"
 	"github.com/ratelimit-go/ratelimit/pgstore"
 )
 
@@ -180,11 +181,11 @@ func pooler(t *testing.T, behind *server) string {
 	t.Helper()
 	path := "/usr/sbin/pgbouncer" // which is not in the path of every user
 	if _, err := os.Stat(path); err != nil {
-		path = program(t, "pgbouncer")
+		path = pgserver.Program(t, "pgbouncer")
 	}
 	dir, err := os.MkdirTemp("", "pgbouncer") //nolint:usetesting // it runs as another user, who may not enter the directory of the test
 	require.NoError(t, err)
-	as, uid, gid := unprivileged(t)
+	as, uid, gid := pgserver.Unprivileged(t)
 	require.NoError(t, os.Chown(dir, uid, gid))
 	port, config := freePort(t), filepath.Join(dir, "pgbouncer.ini")
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `[databases]
@@ -241,12 +242,12 @@ func TestPooler(t *testing.T) {
 // TestDiskFull has the table on a disk that becomes full. Requests that need more space fail with the error of the server and are not
 // charged; when there is space again, it goes on.
 func TestDiskFull(t *testing.T) {
-	program(t, "postgres")
+	pgserver.Program(t, "postgres")
 	if os.Getuid() != 0 {
 		t.Skip("only root can mount a small disk")
 	}
 	server := own(t, "fsync=off", "autovacuum=off")
-	_, uid, gid := unprivileged(t)
+	_, uid, gid := pgserver.Unprivileged(t)
 	disk := filepath.Join(server.dir, "disk")
 	require.NoError(t, os.Mkdir(disk, 0o700))
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, fmt.Sprintf("size=1m,mode=0700,uid=%d,gid=%d", uid, gid)); err != nil {
@@ -280,11 +281,11 @@ func TestDiskFull(t *testing.T) {
 // TestFailover kills a primary and promotes its replica. Stores whose URL names both go on with the new primary. It has all that the
 // replica had received: what was granted before that is not forgotten.
 func TestFailover(t *testing.T) {
-	backup := program(t, "pg_basebackup")
+	backup := pgserver.Program(t, "pg_basebackup")
 	primary := own(t, "fsync=off")
 	dir, err := os.MkdirTemp("", "pgstore") //nolint:usetesting // as in start
 	require.NoError(t, err)
-	_, uid, gid := unprivileged(t)
+	_, uid, gid := pgserver.Unprivileged(t)
 	require.NoError(t, os.Chown(dir, uid, gid))
 	copied := exec.CommandContext(t.Context(), backup, "-h", "127.0.0.1", "-p", strconv.Itoa(primary.port), "-U", "postgres",
 		"-D", filepath.Join(dir, "data"), "-R", "-X", "stream", "-c", "fast", "--no-sync")

@@ -6,9 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -21,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ratelimit-go/ratelimit/dbstore"
+	"github.com/ratelimit-go/ratelimit/internal/pgserver"
 	"github.com/ratelimit-go/ratelimit/pgstore"
 )
 
@@ -55,62 +54,16 @@ type server struct {
 	cmd  *exec.Cmd
 }
 
-// program returns the path of a program of PostgreSQL. If there is none it skips the test, or fails it if the environment has
-// RATELIMIT_REQUIRE_POSTGRES=1.
-func program(t testing.TB, name string) string {
-	t.Helper()
-	paths, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
-	if slices.Sort(paths); len(paths) > 0 {
-		return paths[len(paths)-1]
-	}
-	path, err := exec.LookPath(name)
-	if err == nil {
-		return path
-	}
-	if os.Getenv("RATELIMIT_REQUIRE_POSTGRES") == "1" {
-		t.Fatalf("no %s: %v", name, err)
-	}
-	t.Skipf("no %s", name)
-	return ""
-}
-
-// unprivileged returns how to start a process that is not root, and the user to whom its files must belong.
-func unprivileged(t testing.TB) (as *syscall.SysProcAttr, uid, gid int) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		return nil, os.Getuid(), os.Getgid()
-	}
-	for _, name := range []string{"postgres", "nobody"} {
-		if u, err := user.Lookup(name); err == nil {
-			uid, _ = strconv.Atoi(u.Uid)
-			gid, _ = strconv.Atoi(u.Gid)
-			return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, uid, gid
-		}
-	}
-	t.Skip("root cannot run PostgreSQL, and there is no other user")
-	return nil, 0, 0
-}
-
 // start starts a server with a new, empty cluster. The settings are those of postgresql.conf.
 func start(t testing.TB, settings ...string) *server {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "pgstore") //nolint:usetesting // the server outlives the test that starts it, and runs as another user
-	require.NoError(t, err)
-	s := &server{dir: dir}
-	var uid, gid int
-	s.as, uid, gid = unprivileged(t)
-	require.NoError(t, os.Chown(dir, uid, gid))
-	require.NoError(t, os.Chmod(dir, 0o700))
-	initdb := exec.CommandContext(t.Context(), program(t, "initdb"), "-D", filepath.Join(dir, "data"), "-A", "trust", "-U", "postgres",
-		"-E", "UTF8", "--locale=C", "--no-sync")
-	initdb.SysProcAttr, initdb.Dir = s.as, dir
-	out, err := initdb.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	s := new(server)
+	s.dir, s.as = pgserver.NewCluster(t)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s.port = listener.Addr().(*net.TCPAddr).Port
 	require.NoError(t, listener.Close())
-	for _, set := range append([]string{"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(s.port), "unix_socket_directories=" + dir,
+	for _, set := range append([]string{"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(s.port), "unix_socket_directories=" + s.dir,
 		"max_connections=200", "shared_buffers=64MB"}, settings...) {
 		s.args = append(s.args, "-c", set)
 	}
@@ -135,7 +88,7 @@ func (s *server) run(t testing.TB) {
 	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(t, err)
 	args := append([]string{"-D", filepath.Join(s.dir, "data")}, s.args...)
-	s.cmd = exec.CommandContext(context.Background(), program(t, "postgres"), args...)
+	s.cmd = exec.CommandContext(context.Background(), pgserver.Program(t, "postgres"), args...)
 	s.cmd.SysProcAttr, s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = s.as, s.dir, log, log
 	require.NoError(t, s.cmd.Start())
 	require.NoError(t, log.Close())
@@ -192,7 +145,7 @@ var (
 // sharedServer returns the server that most tests share.
 func sharedServer(t testing.TB) *server {
 	t.Helper()
-	program(t, "postgres")
+	pgserver.Program(t, "postgres")
 	once.Do(func() { shared = start(t, "fsync=off") })
 	require.NotNil(t, shared, "the server did not start")
 	return shared

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/dbstore"
+	"github.com/ratelimit-go/ratelimit/internal/pgserver"
 	"github.com/ratelimit-go/ratelimit/pgstore"
 )
 
@@ -39,40 +39,16 @@ func (p *postgres) url(user string) string {
 	return "postgres://" + user + ":hunter2@" + p.address + "?sslmode=disable"
 }
 
-// postgresProgram returns the path of a program of PostgreSQL. Without it the test is skipped, or fails if the environment has
-// RATELIMIT_REQUIRE_POSTGRES=1.
-func postgresProgram(t *testing.T, name string) string {
-	t.Helper()
-	paths, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
-	if slices.Sort(paths); len(paths) > 0 {
-		return paths[len(paths)-1]
-	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		require.NotEqual(t, "1", os.Getenv("RATELIMIT_REQUIRE_POSTGRES"), "there is no %s", name)
-		t.Skipf("no %s on this machine: the test needs to start a PostgreSQL server", name)
-	}
-	return path
-}
-
 // startPostgres starts a server that ends with the test. Its database has the name shop.
 func startPostgres(t *testing.T) *postgres {
 	t.Helper()
-	initdb, program := postgresProgram(t, "initdb"), postgresProgram(t, "postgres")
-	dir, err := os.MkdirTemp("", "ratelimit-tool") //nolint:usetesting // the server runs as a user who may not enter the folder of the test
-	require.NoError(t, err)
+	dir, as := pgserver.NewCluster(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	as := serverUser(t, dir)
-	create := exec.CommandContext(t.Context(), initdb, "-D", filepath.Join(dir, "data"), "-A", "trust", "-U", "postgres",
-		"-E", "UTF8", "--locale=C", "--no-sync")
-	create.SysProcAttr, create.Dir = as, dir
-	out, err := create.CombinedOutput()
-	require.NoError(t, err, "%s", out)
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 	require.NoError(t, listener.Close())
-	cmd := exec.CommandContext(context.Background(), program, "-D", filepath.Join(dir, "data"), "-F",
+	cmd := exec.CommandContext(context.Background(), pgserver.Program(t, "postgres"), "-D", filepath.Join(dir, "data"), "-F",
 		"-c", "listen_addresses=127.0.0.1", "-p", port, "-k", dir, "-c", "shared_buffers=16MB")
 	cmd.SysProcAttr, cmd.Dir = as, dir
 	require.NoError(t, cmd.Start())
@@ -95,25 +71,6 @@ func startPostgres(t *testing.T) *postgres {
 	require.NoError(t, err)
 	t.Cleanup(p.pool.Close)
 	return p
-}
-
-// serverUser returns how to start a server that is not root, because PostgreSQL refuses to run as root, and gives it the folder dir.
-func serverUser(t *testing.T, dir string) *syscall.SysProcAttr {
-	t.Helper()
-	if os.Getuid() != 0 {
-		return nil
-	}
-	other, err := user.Lookup("postgres")
-	if err != nil {
-		other, err = user.Lookup("nobody")
-	}
-	require.NoError(t, err)
-	uid, err := strconv.Atoi(other.Uid)
-	require.NoError(t, err)
-	gid, err := strconv.Atoi(other.Gid)
-	require.NoError(t, err)
-	require.NoError(t, os.Chown(dir, uid, gid))
-	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 }
 
 // execute runs a statement as the superuser.

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -15,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ratelimit-go/ratelimit/internal/pgserver"
 )
 
 // A database is a PostgreSQL server that belongs to a test.
@@ -25,52 +26,15 @@ type database struct {
 	cmd  *exec.Cmd            // nil while it does not run
 }
 
-// postgresProgram returns the path of a program of PostgreSQL. Without it the test is skipped, or fails
-// if the environment has RATELIMIT_REQUIRE_POSTGRES=1.
-func postgresProgram(t testing.TB, name string) string {
-	t.Helper()
-	if paths, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name); len(paths) > 0 {
-		return paths[len(paths)-1]
-	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		if os.Getenv("RATELIMIT_REQUIRE_POSTGRES") == "1" {
-			require.NoError(t, err)
-		}
-		t.Skipf("no %s on this machine", name)
-	}
-	return path
-}
-
 // startPostgres starts a server with an empty database. It ends with the test.
 func startPostgres(t testing.TB) *database {
 	t.Helper()
-	initdb := postgresProgram(t, "initdb")
-	dir, err := os.MkdirTemp("", "httpserver") //nolint:usetesting // the server runs as a user who may not enter the directory of the test
-	require.NoError(t, err)
-	s := &database{dir: dir, port: 10_000 + rand.IntN(20_000)}
+	dir, as := pgserver.NewCluster(t)
+	s := &database{dir: dir, port: 10_000 + rand.IntN(20_000), as: as}
 	t.Cleanup(func() {
 		s.kill()
 		_ = os.RemoveAll(dir)
 	})
-	if os.Getuid() == 0 {
-		other, err := user.Lookup("postgres")
-		if err != nil {
-			other, err = user.Lookup("nobody")
-		}
-		require.NoError(t, err)
-		uid, err := strconv.Atoi(other.Uid)
-		require.NoError(t, err)
-		gid, err := strconv.Atoi(other.Gid)
-		require.NoError(t, err)
-		require.NoError(t, os.Chown(dir, uid, gid))
-		s.as = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
-	}
-	cmd := exec.CommandContext(t.Context(), initdb, "-D", filepath.Join(dir, "data"), "-A", "trust", "-U", "postgres",
-		"--locale=C", "--no-sync")
-	cmd.SysProcAttr, cmd.Dir = s.as, dir
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
 	s.run(t)
 	return s
 }
@@ -78,7 +42,7 @@ func startPostgres(t testing.TB) *database {
 // run starts s, and returns when it answers.
 func (s *database) run(t testing.TB) {
 	t.Helper()
-	s.cmd = exec.CommandContext(context.Background(), postgresProgram(t, "postgres"), "-D", filepath.Join(s.dir, "data"), "-F", // kill ends it
+	s.cmd = exec.CommandContext(context.Background(), pgserver.Program(t, "postgres"), "-D", filepath.Join(s.dir, "data"), "-F", // kill ends it
 		"-c", "listen_addresses=127.0.0.1", "-p", strconv.Itoa(s.port), "-k", s.dir, "-c", "shared_buffers=16MB")
 	s.cmd.SysProcAttr, s.cmd.Dir = s.as, s.dir
 	require.NoError(t, s.cmd.Start())
