@@ -107,8 +107,8 @@ type AnsweredBy string
 // ctx, the Explanation is zero. With an error that matches [ErrStore], it is complete. Explain calls [Rule.Resolve]
 // and, unless its circuit breaker refuses, the [Store]. Its calls neither open nor close a breaker.
 //
-// A custom [Limiter] is asked for 0 units, so it answers as if asked for one unit, and takes nothing. A Store that does
-// not accept [Ask.Look] is also asked for 0 units if the cost is 1. With a higher cost, the error matches [ErrInvalidConfig].
+// A custom [Limiter] is asked for 0 units: it then takes nothing, and says what a request for one unit would get. A Store that
+// does not accept [Ask.Look] is asked in the same way if the cost is 1. If it is higher, the error matches [ErrInvalidConfig].
 func (l *RateLimiter) Explain(ctx context.Context, req Request) (Explanation, error) {
 	d := newDecision(&req, engine.ModeDryRun)
 	defer d.free()

@@ -43,7 +43,7 @@ func (l *FixedWindow) Allow(key string) (res Result) {
 	return
 }
 
-// fixedWindowKeys embeds the type keyed for its methods, and hides its type arguments from the documentation.
+// fixedWindowKeys has the methods of keyed. A type of its own hides the type arguments of keyed from the documentation.
 type fixedWindowKeys struct {
 	keyed[fixedWindowState, *fixedWindowConfig]
 }

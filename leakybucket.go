@@ -41,7 +41,7 @@ func (l *LeakyBucket) Allow(key string) (res Result) {
 	return
 }
 
-// leakyBucketKeys embeds the type keyed for its methods, and hides its type arguments from the documentation.
+// leakyBucketKeys has the methods of keyed. A type of its own hides the type arguments of keyed from the documentation.
 type leakyBucketKeys struct {
 	keyed[leakyBucketState, *leakyBucketConfig]
 }

@@ -45,7 +45,7 @@ func (l *SlidingWindowCounter) Allow(key string) (res Result) {
 	return
 }
 
-// slidingCounterKeys embeds the type keyed for its methods, and hides its type arguments from the documentation.
+// slidingCounterKeys has the methods of keyed. A type of its own hides the type arguments of keyed from the documentation.
 type slidingCounterKeys struct {
 	keyed[slidingCounterState, *slidingCounterConfig]
 }

@@ -41,7 +41,7 @@ func (l *SlidingWindowLog) Allow(key string) (res Result) {
 	return
 }
 
-// slidingLogKeys embeds the type keyed for its methods, and hides its type arguments from the documentation.
+// slidingLogKeys has the methods of keyed. A type of its own hides the type arguments of keyed from the documentation.
 type slidingLogKeys struct {
 	keyed[slidingLogState, *slidingLogConfig]
 }

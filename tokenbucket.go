@@ -38,7 +38,7 @@ func (l *TokenBucket) Allow(key string) (res Result) {
 	return
 }
 
-// tokenBucketKeys embeds the type keyed for its methods, and hides its type arguments from the documentation.
+// tokenBucketKeys has the methods of keyed. A type of its own hides the type arguments of keyed from the documentation.
 type tokenBucketKeys struct {
 	keyed[tokenBucketState, *tokenBucketConfig]
 }

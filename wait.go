@@ -192,8 +192,8 @@ func (w *ruleWait) wait() (Result, error) {
 	return w.waited(refused, err)
 }
 
-// besideLines answers where no line of the keys in memory is needed: err says that d has no rules, d is barred (blocked),
-// no rule of d denies, or a store or a custom limiter must be called.
+// besideLines answers a request that need not stand in line for keys in memory, for one of four reasons: err is why d could
+// not be prepared, d is barred (blocked), no rule of d denies, or a store or a custom limiter must be called.
 func (w *ruleWait) besideLines(d *decision, barred bool, err error) (Result, error) {
 	switch {
 	case err != nil:

@@ -100,7 +100,7 @@ func (i *Interceptors) admit(ctx context.Context, method string, holds bool) (en
 	return end, err
 }
 
-// The function nothing does nothing. If no rule counts a call as running, admit returns it as the function end.
+// nothing is what admit returns for the caller to call when the call ends, if no rule counts the call as running.
 func nothing() {}
 
 func (i *Interceptors) skips(method string) bool {

@@ -106,7 +106,7 @@ func (t *storeTrace) advanced(i int) []storeCall {
 	return calls
 }
 
-// The method named "first" finds the first ask of the schedule that has the same state as the given ask, and returns its rate.
+// The method named "first" returns the rate of the first ask in the trace that is for the same state as a.
 func (t *storeTrace) first(a ratelimit.Ask) ratelimit.Rate {
 	for _, c := range t.calls {
 		for _, b := range c.asks {

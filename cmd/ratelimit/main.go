@@ -1,5 +1,5 @@
-// Command ratelimit shows what the rules of a rate limiter do before a service uses them. Except with the commands
-// for servers, it runs the limiter on a simulated clock: it sends no requests to a service, and it does not wait.
+// Command ratelimit shows what the rules of a rate limiter do before a service uses them. The first
+// six commands run the limiter on a simulated clock: they send no requests to a service, and do not wait.
 //
 //	ratelimit validate limits.json         find mistakes and surprises in a file of rules
 //	ratelimit simulate -shape bursts ...   show what a limit does with simulated traffic

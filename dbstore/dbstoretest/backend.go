@@ -15,8 +15,8 @@ import (
 )
 
 // TestBackend checks that b does what [dbstore.Backend] says: that b writes all rows of a group or none, whatever happens to the other
-// groups; that b tells the time, and refuses decisions for another time; and that no change is lost when several goroutines change
-// the same rows.
+// groups; that b tells the time of the database, and does not write what was decided for another time; and that no change is lost
+// when several goroutines change the same rows.
 //
 // The keys of all rows that TestBackend uses begin with "test". No such row may exist before the test, and some exist after it. The
 // clock of b must run: a clock that only a test moves is not enough. TestBackend does not check what b does when the database fails.

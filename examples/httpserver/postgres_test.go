@@ -42,7 +42,8 @@ func startPostgres(t testing.TB) *database {
 // run starts s, and returns when it answers.
 func (s *database) run(t testing.TB) {
 	t.Helper()
-	s.cmd = exec.CommandContext(context.Background(), pgserver.Program(t, "postgres"), "-D", filepath.Join(s.dir, "data"), "-F", // kill ends it
+	s.cmd = exec.CommandContext(context.Background(), pgserver.Program(t, "postgres"), "-D",
+		filepath.Join(s.dir, "data"), "-F", // kill ends it
 		"-c", "listen_addresses=127.0.0.1", "-p", strconv.Itoa(s.port), "-k", s.dir, "-c", "shared_buffers=16MB")
 	s.cmd.SysProcAttr, s.cmd.Dir = s.as, s.dir
 	require.NoError(t, s.cmd.Start())

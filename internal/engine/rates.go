@@ -234,9 +234,9 @@ func (ps *ratePlans[S, C]) addPlan(rate Rate, config C) *ratePlan[S, C] {
 // returns an error if the rule cannot use the rate.
 func (ps *ratePlans[S, C]) planFor(rate Rate) (*ratePlan[S, C], error) { return ps.find(rate, false) }
 
-// find does what planFor does. If the parameter used is true, a key uses the rate already. In this case, find adds
-// the plan even if requests have asked for too many rates. It then returns an error only if the rule cannot use the
-// rate, or has no id left for another plan.
+// find returns the plan for a rate, and adds the plan if there is none. The caller sets used if a key has been charged at
+// this rate. In this case, find adds the plan even if requests have asked for too many rates. It then returns an error only
+// if the rule cannot use the rate, or has no id left for another plan.
 func (ps *ratePlans[S, C]) find(rate Rate, used bool) (*ratePlan[S, C], error) {
 	if p := ps.knownPlan(rate); p != nil {
 		return p, nil

@@ -29,7 +29,7 @@ type Log struct {
 type entry struct {
 	at    keytable.Instant // when the units were granted
 	total uint32           // running total of the units granted in this entry and in all older entries, modulo 2^32
-	holes uint32           // units given back, of this entry and of 0, 31, 1023 or 32,767 slots before it in the ring; see holed
+	holes uint32           // units given back in the 1, 32, 1024 or 32,768 slots of the ring that end with this one; see holed
 }
 
 // LogOf returns a Log with one entry: the given number of units, granted at the given instant.

@@ -152,8 +152,8 @@ func parseCalendar(text string) (per time.Duration, window string, err error) {
 	return 0, w.String(), err
 }
 
-// meansCalendar reports whether a text that is no length of time was probably meant to name windows of a
-// calendar. The parameter unit is the first word of the text, and rest is the text after this word.
+// meansCalendar is called for a text that is no length of time, such as "month". It reports whether the text was
+// probably meant to name windows of a calendar. The parameter unit is the first word of the text, and rest is the text after this word.
 func meansCalendar(unit, rest string) bool {
 	_, known := units[unit]
 	if known && rest != "" {
