@@ -43,7 +43,7 @@ func (l *FixedWindow) Allow(key string) (res Result) {
 	return
 }
 
-// fixedWindowKeys has the methods of keyed. A type of its own hides the type arguments of keyed from the documentation.
+// fixedWindowKeys embeds the generic type keyed, so that the documentation of FixedWindow does not show its type arguments.
 type fixedWindowKeys struct {
 	keyed[fixedWindowState, *fixedWindowConfig]
 }
@@ -130,7 +130,7 @@ func (c *fixedWindowConfig) count(s *fixedWindowState, now instant, used, n int6
 }
 
 // Carry converts the state s from the old configuration to the configuration c, at the instant now. If the windows
-// differ, the count goes into the window that contains the instant now, or that begins now.
+// differ, the count goes into the window that contains the instant now. With the Window "first", that window begins now.
 func (c *fixedWindowConfig) Carry(s *fixedWindowState, from *fixedWindowConfig, now instant) {
 	if !c.Same(&from.Windows) {
 		now = max(now, s.last)

@@ -163,7 +163,7 @@ func (d *decision) recordCustomGrant(res *Result) {
 	}
 }
 
-// recorded reports whether a request with the ID of d was granted before. If so, d gets that answer and need not wait.
+// recorded reports whether a request with the ID of d was granted before. If so, d will get the answer of that grant and need not wait.
 func (l *RateLimiter) recorded(ctx context.Context, d *decision) bool {
 	switch {
 	case d.request.ID == "" || !d.order.Mode.Takes():

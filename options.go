@@ -105,8 +105,8 @@ func WithObservedRequests() Option { return func(s *settings) { s.observeRequest
 // WithFactory lets configs name the custom algorithms that are registered with the Factory f: the configs of
 // [NewFromConfig], [DecodeRules], [RateLimiter.Reload] and [RateLimiter.SetConfig].
 //
-// The limiter also has the options of f, such as its clock and its store, so that all its rules share them. If the
-// limiter and f are given the same option, both must give it the same value.
+// The limiter also has the options of f, such as its clock and its store, so that all its rules share them. If an
+// option is given to the limiter and to f, its value must be the same in both.
 func WithFactory(f *Factory) Option {
 	return option(f == nil, "factory", f, "must not be nil", func(s *settings) { s.factory = f })
 }

@@ -23,7 +23,7 @@ const (
 	EffectBlock  = "block"  // deny all requests
 	EffectExempt = "exempt" // the rules do not take part: they neither limit nor charge
 	EffectRate   = "rate"   // [Override.Rate] is the limit, in place of [Rule.Rate], Tiers and Resolve
-	EffectPardon = "pardon" // once, in a call of its own: end the blocks that a [Penalty] has begun, and forget the strikes
+	EffectPardon = "pardon" // end, at once, the blocks that a [Penalty] has begun, and forget the strikes; only in a call of its own
 )
 
 // An Override is an exception from the rules for one client or for some addresses. [RateLimiter.Override] sets it.
@@ -202,7 +202,7 @@ func checkOverrides(l *RateLimiter, set *ruleSet, layer override.Layer, all []Ov
 	if field, value, reason := override.CheckList(in, layer); field != "" {
 		return &ConfigError{field, value, reason}
 	}
-	var now time.Time // zero for a file: a file may list Overrides that have ended, and with a zero now, none has
+	var now time.Time // zero for a file, which may list Overrides that have ended: at the zero time, none has ended
 	if layer != override.File {
 		now = l.overrides.Time()
 	}

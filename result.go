@@ -66,7 +66,7 @@ type Result struct {
 	// Rule is the name of the rule that the other fields describe, or empty outside a [RateLimiter].
 	Rule string
 
-	// Reason is one of the constants, or empty: for a grant, and for a denial because the limit is reached.
+	// Reason is one of the constants, or empty. It is empty for a grant, and for a denial because the limit is reached.
 	Reason Reason
 }
 

@@ -139,7 +139,7 @@ func (w *ruleWait) ask(newcomer bool) *waitline.Denial {
 func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *waitline.Denial {
 	l, res := w.limiter, &w.res
 	now, wait := d.Now, time.Duration(0)
-	if d.held { // d.Now was read before the call of the custom limiter, and that call has taken time
+	if d.held { // Wait has charged the other rules at d.Now; the call of the custom limiter since then has taken time
 		now = max(now, l.time.Now())
 	}
 	switch {

@@ -41,7 +41,7 @@ func (l *SlidingWindowLog) Allow(key string) (res Result) {
 	return
 }
 
-// slidingLogKeys has the methods of keyed. A type of its own hides the type arguments of keyed from the documentation.
+// slidingLogKeys embeds the generic type keyed, so that the documentation of SlidingWindowLog does not show its type arguments.
 type slidingLogKeys struct {
 	keyed[slidingLogState, *slidingLogConfig]
 }

@@ -103,5 +103,5 @@ type StoreStats struct {
 type StoreFailures struct {
 	Part  int    // number of the part, from 0 to 63
 	Class string // "other" if the error has no class; "panic" if the Store has panicked
-	Calls uint64 // callers that share one call count one by one; a caller that has left does not count
+	Calls uint64 // if several callers share a call, it counts once for each, except for those that gave up earlier
 }

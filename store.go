@@ -253,7 +253,7 @@ func supportsOf(s Store) func(a Ask) error {
 }
 
 // unsupported returns an error if the store cannot decide on the Ask a. The error says that a.Rate, the value of the field at
-// this path, is not supported. The function supports asks the store; it is nil if the store supports everything.
+// this path, is not supported. The parameter supports is a function that asks the store, or nil if the store supports everything.
 func unsupported(path string, supports func(a Ask) error, a Ask) error {
 	if supports == nil {
 		return nil

@@ -165,7 +165,7 @@ func (w *ruleWait) prepared() (*decision, error) {
 	return d, err
 }
 
-// newDecision returns a decision on w.req, which has no rules yet.
+// newDecision returns a decision on w.req. The rules of the decision are not set yet.
 func (w *ruleWait) newDecision() *decision {
 	d := newDecision(w.req, engine.ModeTake)
 	d.term, d.order.Revocable, d.noStrike = w.term, w.term > 0, true
