@@ -20,8 +20,7 @@ import (
 //
 // There are no windows: the queue drains continuously and exactly, to the nanosecond and without rounding.
 //
-// Choose a LeakyBucket to protect something that bursts would harm. Choose a [TokenBucket] if callers will not hold
-// requests for their Delay.
+// Choose a LeakyBucket to protect something that bursts would harm, and a [TokenBucket] if callers will not hold requests for the Delay.
 //
 // The zero LeakyBucket denies everything; [NewLeakyBucket] makes one to use.
 type LeakyBucket struct{ leakyBucketKeys }

@@ -124,10 +124,9 @@ func (s *settings) named() error {
 	return nil
 }
 
-// WithRequiredRules names rules that a [RateLimiter] must have, such as those that code names in [Request.Rules]. If
-// one is missing, [New] returns an error. A change that would remove such a rule, for example a Reload of a config
-// without it, changes nothing and returns an error. The error names the rule and matches [ErrInvalidConfig]. The option
-// has no effect on a limiter that is not a RateLimiter.
+// WithRequiredRules names rules that a [RateLimiter] must have, such as those that code names in [Request.Rules]. If one is missing, [New]
+// returns an error. A change that would remove such a rule, for example a Reload of a config without it, changes nothing and returns an
+// error. The error names the rule and matches [ErrInvalidConfig]. The option has no effect on a limiter that is not a RateLimiter.
 func WithRequiredRules(names ...string) Option {
 	return func(s *settings) { s.required = append(slices.Clip(s.required), names...) }
 }

@@ -71,8 +71,7 @@ type OverrideStats struct {
 // String returns o in words. The text may change.
 func (o Override) String() string { return mirror.To[explained.Override](o).String() }
 
-// initOverrides prepares l to have Overrides: in the store, if l has the option WithOverrides. It returns an error if the store
-// cannot keep them.
+// initOverrides prepares l to have Overrides. With WithOverrides, the store keeps them; it is an error if the store cannot do so.
 func (l *RateLimiter) initOverrides() error {
 	set := &l.settings
 	l.overrides.Host = override.Host{
@@ -113,8 +112,7 @@ func (l *RateLimiter) initOverrides() error {
 // Without [WithOverrides], only this process has these Overrides, at most 65,536. With that option, the [Store] has them, at
 // most 10,000, and this process obeys them at once. A block also denies a retry, by [Request.ID], of a granted request.
 //
-// If o has a mistake, the error lists all of them and matches [ErrInvalidConfig] or [ErrUnknownRule]. If the Store cannot be
-// reached, the error matches [ErrStore].
+// The error lists all mistakes in o, and matches [ErrInvalidConfig] or [ErrUnknownRule]. If the Store fails, the error matches [ErrStore].
 func (l *RateLimiter) Override(ctx context.Context, o ...Override) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter

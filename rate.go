@@ -12,8 +12,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
-// A Rate is a limit: Requests units are granted every Per, such as 100 a minute, or in each window of a calendar, such
-// as 10,000 a month.
+// A Rate is a limit: Requests units are granted every Per, such as 100 a minute, or in each window of a calendar, such as 10,000 a month.
 //
 // [PerSecond], [PerMinute], [PerHour], [PerDay] and [ParseRate] make a Rate. For 10,000 a month, it is
 // Rate{Requests: 10000, Window: Calendar("month", "Europe/Berlin")}. Rates can be compared with ==. The zero Rate is invalid.
@@ -150,8 +149,7 @@ func (r *Rate) UnmarshalText(text []byte) error {
 // Warmup means that every key has the full limit at once.
 //
 // A key of a [FixedWindow], [SlidingWindowCounter] or [SlidingWindowLog] has this lower limit. A key of a bucket pays more tokens: while
-// its limit is a quarter of the full limit, it pays 4 tokens for each unit. So its burst and its rate are a quarter, too. The number of
-// tokens is rounded up.
+// its limit is a quarter of the full limit, it pays 4 tokens for each unit (rounded up). So its burst and its rate are a quarter, too.
 //
 // Bound: it holds from the instant at which the key was new. L is the full limit, and l is the limit that the key has at the end of an
 // interval. In any closed interval of length T, a bucket grants at most (Burst + T·L/Per)·l/L units. A fixed window grants at most l units

@@ -186,10 +186,9 @@ func (l *RateLimiter) check(ctx context.Context, req *Request, mode engine.Mode)
 	return l.run(ctx, d)
 }
 
-// Rules returns the rules in their order, and the default rule, or nil if there is none. Empty fields have their
-// default values, and an OnStoreError that was zero is the policy that the rule inherits. All callers get the same
-// slice: do not change it or its maps. When the rules change, the slice stays as it is. Rules makes a new slice only
-// on the first call after a change; further calls allocate nothing.
+// Rules returns the rules in their order, and the default rule, or nil if there is none. Empty fields have their default values, and an
+// OnStoreError that was zero is the policy that the rule inherits. All callers get the same slice: do not change it or its maps. When the
+// rules change, the slice stays as it is. Rules makes a new slice only on the first call after a change; further calls allocate nothing.
 func (l *RateLimiter) Rules() (rules []Rule, defaultRule *Rule) { return l.set.Load().list() }
 
 // Stats returns the totals of each rule, in the order of the rules, the default rule last. Limiters always count, so

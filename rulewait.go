@@ -223,9 +223,8 @@ func (w *ruleWait) refusal(retryAfter, wait, patience time.Duration, newcomer bo
 	return err
 }
 
-// fresh returns a function that makes a forecast for the key that denied d. It assumes that a grant at the instant due
-// leaves the key with an empty bucket, or with a window that has only the units of d. fresh returns nil if no store
-// decided, or if the rule has a Warmup.
+// fresh returns a function that makes a forecast for the key that denied d. It assumes that a grant at the instant due leaves the key with
+// an empty bucket, or with a window that has only the units of d. fresh returns nil if no store decided, or if the rule has a Warmup.
 func (l *RateLimiter) fresh(d *decision, due instant) func() engine.Future {
 	r, o, n := d.rules[d.binding], d.origins[d.binding], d.parts[d.binding].N
 	if o.by != byStore || r.Warmup != (Warmup{}) { // with a Warmup, the limit depends on the age of the key, which only the store knows

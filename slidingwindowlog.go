@@ -19,8 +19,7 @@ import (
 //
 // It has no windows with a fixed beginning: each unit stops counting exactly Per after it was granted.
 //
-// Choose a SlidingWindowLog for a small limit that must hold in every interval of length Per. Choose a
-// [SlidingWindowCounter] for a large limit.
+// Choose a SlidingWindowLog for a small limit that must hold in every interval of length Per, and a [SlidingWindowCounter] for a large one.
 //
 // The zero SlidingWindowLog denies everything; [NewSlidingWindowLog] makes one to use.
 type SlidingWindowLog struct{ slidingLogKeys }

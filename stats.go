@@ -36,8 +36,7 @@ type RuleStats struct {
 	// UnknownTier counts the requests in the first four counts whose [Request.Tier] is not among the rule's Tiers, so that
 	// the rule used its own Rate. A rule without Tiers counts none.
 	UnknownTier uint64
-	// Penalized counts the blocks of keys that the rule's [Penalty] has begun; with a [Store], those of which the Store
-	// has told this process.
+	// Penalized counts the blocks that the rule's [Penalty] has begun; with a [Store], those of which the Store has told this process.
 	Penalized uint64
 
 	LiveKeys   int    // number of keys that have state in this process now

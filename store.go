@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// A Store keeps the state of limiters outside this process, so that several processes share one limit.
-// [WithStore] gives it to a limiter. The module redisstore has a Store for Redis and Valkey, [MemoryStore] is
-// one for tests, and the package ratelimittest checks one that you write.
+// A Store keeps the state of limiters outside this process, so that several processes share one limit. [WithStore] gives it to a limiter.
+// The module redisstore has a Store for Redis and Valkey, [MemoryStore] is one for tests, and package ratelimittest checks your own.
 //
 // A Store decides by its own clock. It must limit the duration of its calls itself: this package sets no
 // deadline. It must be safe for concurrent use by multiple goroutines.

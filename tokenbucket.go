@@ -58,7 +58,7 @@ func newTokenBucketConfig(r Rate, _ *engine.Timeline) (*tokenBucketConfig, error
 //
 // Invariant: debt() is at most the burst, except after charges past the burst.
 type tokenBucketState struct {
-	last  instant // the instant at which the debt was whole tokens plus frac; never decreases
+	last  instant // the instant at which the debt was as the two fields below say; never decreases
 	frac  int64   // fraction of a token in the debt, in the units of exact.Bucket
 	whole int64   // whole tokens in the debt
 }
