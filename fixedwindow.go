@@ -11,7 +11,7 @@ import (
 
 // A FixedWindow is a [Limiter] that counts the units of each key in windows of length [Rate.Per] and grants
 // [Rate.Requests] units in each window. The windows begin at multiples of Per since the Unix epoch. If [Rate.Window] is a calendar, the
-// windows are its days, weeks, months or years. If it is "first", each window of a key begins with the first use after the one before.
+// windows are its days, weeks, months or years. If it is "first", each window of a key begins with the first use after the last one.
 //
 // Bound: a key is granted at most Requests units in each window. In an interval of length Per that lies in two windows,
 // a key is granted at most 2·Requests units: Requests of them just before the boundary, and Requests just after it.

@@ -149,11 +149,11 @@ func (r *Rate) UnmarshalText(text []byte) error {
 // Warmup means that every key has the full limit at once.
 //
 // A key of a [FixedWindow], [SlidingWindowCounter] or [SlidingWindowLog] has this lower limit. A key of a bucket pays more tokens: while
-// its limit is a quarter of the full limit, it pays 4 tokens for each unit (rounded up). So its burst and its rate are a quarter, too.
+// its limit is a quarter of the full limit, it pays 4 tokens for a unit, so its burst and rate are a quarter, too. The sum is rounded up.
 //
-// Bound: it holds from the instant at which the key was new. L is the full limit, and l is the limit that the key has at the end of an
-// interval. In any closed interval of length T, a bucket grants at most (Burst + T·L/Per)·l/L units. A fixed window grants at most l units
-// in each window. In any half-open interval of length Per, a log grants at most l units, and a counter at most 2·l - 1.
+// Bound: take an interval that begins after the key was new. L is the full limit, and l is the limit that the key has at the end of the
+// interval. In a closed interval of length T, a bucket grants at most (Burst + T·L/Per)·l/L units. A fixed window grants at most l units
+// in each window. In a half-open interval of length Per, a log grants at most l units, and a counter at most 2·l - 1.
 //
 // A key ages with time, whether it is used or not. But once nothing has been counted against a key for the time Over,
 // the age of the key is forgotten, and the key is new again. So [WithMaxKeys] should have room for all clients that come
