@@ -16,9 +16,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// causeHolds is how long the reason of a failed attempt to connect is reported: if a call cannot be sent during
-// this time after the attempt, the error of the call contains the reason. If the dialer of the client is then
-// still busy with the attempt, the reason is reported until the dialer returns.
+// causeHolds is for how long after a failed attempt to connect the store reports the reason of the failure. If a
+// call cannot be sent in this time, its error contains the reason. If the dialer of the client is still busy with
+// the attempt at the end of this time, the store reports the reason until the dialer returns.
 const causeHolds = time.Second
 
 // A cause holds the reason for which no connection could be made.
