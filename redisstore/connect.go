@@ -68,8 +68,8 @@ func (s *sender) learn(c *call) {
 	if quick := c.ended-c.began < s.conn.set.timeout/quickShare; s.quick.Load() != quick {
 		s.quick.Store(quick)
 	}
-	// With ClassDial, no connection was made. The error is also a redis.Error if the server has refused a
-	// command of the handshake, but this does not count as an answer to a call.
+	// With ClassDial, no connection was made. Its error may be a redis.Error, too, because the server may have
+	// refused a command of the handshake. Such an error is not an answer to a call.
 	refused := c.err != nil && classOf(c.err) == ClassDial
 	answered := c.err == nil || errors.As(c.err, new(redis.Error)) && !refused
 	if answered {
