@@ -117,7 +117,9 @@ func (ps *ratePlans[S, C]) stepChanged(
 	case learns && do == Look:
 		s = before
 		s.forgetReceipts()
-	case !learns && (do < Take || s.tag.chain() != 0): // decide with a copy first, because a conversion of receipts cannot be undone
+	case !learns && (do < Take || s.tag.chain() != 0):
+		// Decide with a copy first, so that s stays as it was if the units are not charged: the conversion of
+		// a state with receipts cannot be undone.
 		if v, delay = ps.stepCopy(before, s, from, p, now, n); do < Take || v.RetryAfter != 0 {
 			return v, delay, 0
 		}
@@ -316,7 +318,8 @@ func (ps *ratePlans[S, C]) fits(s *ratedState[S], p *ratePlan[S, C], now keytabl
 // Inherit returns the first state of a key that has shared the debt s and gets a slot of its own.
 func (ps *ratePlans[S, C]) Inherit(s *ratedState[S], now keytable.Instant) ratedState[S] {
 	if p := ps.planOf(s); p != nil {
-		return ratedState[S]{state: p.config.Inherit(&s.state, now), tag: s.tag} // the tag can be copied: that of a shared debt names no receipts
+		// The tag can be copied, because the tag of a shared debt never has a chain of receipts.
+		return ratedState[S]{state: p.config.Inherit(&s.state, now), tag: s.tag}
 	}
 	return ratedState[S]{}
 }

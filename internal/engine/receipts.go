@@ -43,9 +43,9 @@ type Debtor[S any] interface {
 // key form a list, the key's chain. The state of the key stores the index of this chain, which is
 // called the key's link.
 //
-// A receipt stays until it is settled or becomes final, because its term is over or because there are
-// too many younger receipts, see setTerm. If its key is forgotten or reset before, the link is lost
-// together with the state of the key, and nothing can be given back for the receipt.
+// A receipt stays until it is settled or becomes final. It becomes final when its term is over, or when
+// there are too many younger receipts, see setTerm. If its key is forgotten or reset before that, the
+// link is lost together with the state of the key, and nothing can be given back for the receipt.
 //
 // A chain that has ended may be used for another key, while the state of the first key still has a
 // link to it. So each method that takes a link also takes the hash of the key, and compares it with
@@ -103,7 +103,7 @@ func (c *chain) arithmetic() *exact.Bucket { return &exact.Bucket{Unit: c.unit} 
 type receipt struct {
 	id             Receipt
 	chain          uint32 // index of the receipt's chain
-	layer          uint32 // index of its layer (part of the debt), or of a layer merged into that layer; 0 if the algorithm counts in windows
+	layer          uint32 // index of its layer (part of the debt), or of a layer merged into it; 0 if the algorithm counts in windows
 	prev, next     uint32 // indices of the receipts before and after this one in the chain; 0 if there is none
 	earlier, later uint32 // indices of the receipts that got a term (a time limit) just before and just after this one, or 0
 	at             keytable.Instant
@@ -112,7 +112,7 @@ type receipt struct {
 	each           exact.Level      // for a bucket whose rate was changed after the charge: what each unit has cost, rounded down
 	then           keytable.Instant // if followed is set: when the key was first charged without a receipt after this charge
 	until          keytable.Instant // the last instant at which units can be given back; 0 if there is no time limit
-	followed       bool             // whether the key was charged without a receipt, after this charge and before the next one with a receipt
+	followed       bool             // whether the key was charged without a receipt after this charge, before the next one with a receipt
 	hasTerm        bool             // whether this receipt has a term (a time limit) and is in the list of such receipts
 	first          bool             // whether the key was new until this charge; set only if the rule has a Warmup
 	twin           Receipt          // the receipt of the same charge in the key's other state, if a fallback keeps two states; otherwise 0

@@ -82,7 +82,7 @@ func (w *Window) Faded(count, room int64) uint64 {
 
 // Counted returns how many units of a key were granted in the interval before the current one (prev) and in the current interval
 // (cur). The current interval began offset nanoseconds before the instant now. The parameters before and units are the same two
-// numbers for the interval that contains the instant last, which is not after now.
+// numbers for the interval that contains an earlier instant (last): before is the number for the interval before that interval.
 func (w *Window) Counted(before, units int64, last, now keytable.Instant, offset uint64) (prev, cur int64) {
 	switch ago := now.Since(last); {
 	case ago <= offset:
