@@ -347,8 +347,8 @@ func readLocked(t *Timeline, parts []Part) keytable.Instant {
 	return now
 }
 
-// tally returns the total, for example that of the allowed requests, to which the answer of a rule to
-// the question q is added. It has these parameters:
+// tally says how the answer of a rule to the question q is counted. It returns the total to which this
+// answer adds 1, such as keytable.Allowed, or keytable.Uncounted. It has these parameters:
 //
 //   - counted: whether the decision is counted at all
 //   - passes: whether the request passes

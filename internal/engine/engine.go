@@ -43,9 +43,9 @@ type Algorithm[S, C any] interface {
 	// has used: the units that the key has left grow by as much as the limit. With any other algorithm, a
 	// used key has no more units left than before, and an unused key stays unused.
 	//
-	// The parameter ahead is true if s is only a copy of the state of the key, for which Step then
-	// computes how long a request has to wait. The state itself is converted later, when the key is
-	// charged. The result lost is true if the change has dropped a part of what the key has used.
+	// The parameter ahead is true if the caller converts s in order to decide on a request by it: s is a
+	// copy of the state of the key, or the caller undoes the conversion if the request is denied. The
+	// result lost is true if the change has dropped a part of what the key has used.
 	Resize(s *S, from C, ahead bool) (lost bool)
 
 	// Fills reports whether a change from the old configuration (from) to this configuration may make a

@@ -94,8 +94,9 @@ func (ps *ratePlans[S, C]) idle(s *ratedState[S], p *ratePlan[S, C], now keytabl
 	return idle
 }
 
-// untilNew returns how long it takes until the key with the state s, which has the plan (rate) p and has no
-// Warmup, counts as new if no request comes. The parameter slow is the plan that the method slowestOf returns.
+// untilNew returns how long it takes until the key with the state s, which has the plan (rate) p, counts as new if
+// no request comes. If the rule has a Warmup, the key may count as new later, by up to Warmup.Over. The parameter
+// slow is the plan that the method slowestOf returns.
 func untilNew[S any, C Algorithm[S, C]](s *ratedState[S], p, slow *ratePlan[S, C], now keytable.Instant) time.Duration {
 	if slow == p {
 		v, _ := p.config.Step(&s.state, p.config, now, 1, false)
