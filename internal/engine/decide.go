@@ -126,9 +126,9 @@ func Replayed(now keytable.Instant) Outcome {
 
 // DecideAll decides on one request by the rules of all parts. It locks the keys of the parts in the
 // order of the slice, reads the clock once, and asks all parts. If every part that is not in shadow
-// grants the request, DecideAll charges each part that grants it. Otherwise it charges none. All
-// decisions must have their parts in the same order. Otherwise two decisions could each hold a lock
-// that the other one waits for.
+// grants the request, DecideAll charges each part that grants it. Otherwise it charges none. (A part in
+// shadow only observes: its denial stops no request.) All decisions must have their parts in the same
+// order. Otherwise two decisions could each hold a lock that the other one waits for.
 //
 // If order.Record has the request already, DecideAll charges nothing and sets Replayed in the Outcome.
 // Otherwise, if callers wait for a key of a part that is not in shadow, DecideAll decides nothing and
@@ -243,9 +243,9 @@ func takeAll(parts []Part, order *Order, now keytable.Instant, last int) (passes
 	return passes
 }
 
-// askAll asks all parts that are not in shadow. The result passes reports whether all of these parts
-// grant the request. The result late reports whether they all grant it, but at least one of them with a
-// Delay above order.Within.
+// askAll asks all parts that are not in shadow (a part in shadow only observes). The result passes
+// reports whether all of these parts grant the request. The result late reports whether they all grant
+// it, but at least one of them with a Delay above order.Within.
 func askAll(parts []Part, order *Order, now keytable.Instant) (passes, late bool) {
 	passes = true
 	for i := range parts {
@@ -276,8 +276,8 @@ func (o *Order) take() Intent {
 
 // finishAll ends a decision after askAll. If the request passes, is not late and is to be charged (see
 // [Mode.Takes]), finishAll charges each part that grants it. In a dry run, finishAll charges only
-// copies of the states. If the request is not charged, finishAll asks the parts in shadow, because
-// askAll has not asked them. In the end, it counts the answers and unlocks all keys.
+// copies of the states. If the request is not charged, finishAll asks the parts in shadow (which only
+// observe), because askAll has not asked them. In the end, it counts the answers and unlocks all keys.
 func finishAll(parts []Part, order *Order, out *Outcome) {
 	take := order.take()
 	charge := order.Mode.Takes() && out.Passes && !out.Late
@@ -324,7 +324,7 @@ func unlock(parts []Part) {
 }
 
 // DenyDelays turns the answer of a part into a denial if its Delay is above 0 and at least the
-// given limit. It leaves the answers of parts in shadow as they are.
+// given limit. It leaves the answers of parts in shadow as they are, because these parts only observe.
 func DenyDelays(parts []Part, limit time.Duration) {
 	for i := range parts {
 		if p := &parts[i]; !p.Shadow && p.Delay > 0 && p.Delay >= limit {

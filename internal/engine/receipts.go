@@ -126,7 +126,8 @@ func (e *receipt) cost(b *exact.Bucket, n int64) exact.Level {
 	return b.Cost(e.portion, n)
 }
 
-// chainOf returns the chain with the given index if it belongs to the key with hash h, and otherwise nil.
+// chainOf returns the chain (list of receipts) with the given index if it belongs to the key with hash h,
+// and otherwise nil.
 func (r *receipts) chainOf(h keytable.Hash, index uint32) *chain {
 	if int(index) >= len(r.chains) || index == 0 || r.chains[index].newest == 0 || r.chains[index].key != h {
 		return nil
@@ -137,9 +138,9 @@ func (r *receipts) chainOf(h keytable.Hash, index uint32) *chain {
 // issue adds the receipt e for the latest charge of the key with hash h, and returns its number. The
 // parameter debt is what the key owes after this charge, and b is the bucket that computes with debts; b
 // is nil if the algorithm counts in windows. If e.until is not 0, the units can be given back only up to
-// that instant. The parameter link is the index of the key's chain, as it is stored in the key's state. If
-// the key has no chain, issue makes one. The second result is the index of the chain, which the
-// caller must store.
+// that instant. The parameter link is the index of the key's chain (the list of its receipts), as it is
+// stored in the key's state. If the key has no chain, issue makes one. The second result is the index of
+// the chain, which the caller must store.
 func (r *receipts) issue(
 	link uint32, h keytable.Hash, e *receipt, debt exact.Level, b *exact.Bucket, now keytable.Instant,
 ) (Receipt, uint32) {
@@ -192,7 +193,7 @@ func reuse[E any](all *[]E, free *uint32, next func(*E) uint32) uint32 {
 
 // lower records that the key with hash h owes the given debt at present. It must be called each time
 // before the debt changes, because each receipt needs the lowest debt since its charge. The parameter
-// link is the index of the key's chain. lower returns false if the key has no receipts any more.
+// link is the index of the key's list of receipts. lower returns false if the key has no receipts any more.
 func (r *receipts) lower(link uint32, h keytable.Hash, debt exact.Level) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -205,7 +206,7 @@ func (r *receipts) lower(link uint32, h keytable.Hash, debt exact.Level) bool {
 }
 
 // follow records that the key with hash h was charged at the given instant, without a receipt. The
-// parameter link is the index of the key's chain.
+// parameter link is the index of the key's list of receipts.
 func (r *receipts) follow(link uint32, h keytable.Hash, at keytable.Instant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -222,7 +223,7 @@ func (e *receipt) follow(at keytable.Instant) {
 
 // rescale converts the debts of a key's receipts, and what their units have cost, from the old bucket
 // (from) to the new bucket (to). The two buckets divide a token into different numbers of parts.
-// rescale rounds down. The parameter link is the index of the key's chain.
+// rescale rounds down. The parameter link is the index of the key's list of receipts.
 func (r *receipts) rescale(link uint32, h keytable.Hash, to, from *exact.Bucket) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,10 +245,10 @@ func (r *receipts) rescale(link uint32, h keytable.Hash, to, from *exact.Bucket)
 // charged; the remaining units are given back. If the term of the receipt is over at the instant now,
 // all units stay charged.
 //
-// The result found is false if the key with hash h and the given link has no such receipt: the key was
-// forgotten or reset, or the receipt is final or was settled before. Otherwise, the result back says
-// what the caller must subtract from the key's state, and the result last says whether this was the
-// key's last receipt.
+// The parameter h is the hash of the key, and link is the index of its list of receipts. The result found
+// is false if this list has no such receipt, because the key was forgotten or reset, or because the
+// receipt is final or was settled before. Otherwise, the result back says what the caller must subtract
+// from the key's state, and the result last says whether this was the key's last receipt.
 func (r *receipts) settle(
 	link uint32, h keytable.Hash, id Receipt, actual int64, now keytable.Instant,
 ) (back Returned, found, last bool) {

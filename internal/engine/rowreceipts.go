@@ -102,7 +102,7 @@ func (e *packedReceipt) affordable(f *packed.Form, each int64) {
 	}
 }
 
-// dump writes the receipts of the key with hash h and the given link to f.
+// dump writes the receipts of the key with hash h to f. The parameter link is the index of the key's list of receipts.
 func (r *receipts) dump(link uint32, h keytable.Hash, f *packed.Form, named naming) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

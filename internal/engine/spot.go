@@ -98,7 +98,7 @@ func (s *Spot) DelayAt(at keytable.Instant) time.Duration {
 }
 
 // DenyDelay turns the answer of the spot s into a denial if its Delay is above 0 and at least the
-// given limit. It leaves the answer of a rule in shadow as it is.
+// given limit. It leaves the answer of a rule in shadow as it is, because such a rule only observes.
 func (s *Spot) DenyDelay(limit time.Duration) {
 	if !s.Shadow && s.Delay > 0 && s.Delay >= limit {
 		s.RetryAfter, s.Delay = max(s.Delay-limit, 1), 0

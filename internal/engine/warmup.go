@@ -163,8 +163,8 @@ func (c *WarmConfig[S, C]) Idle(s *Warm[S], now keytable.Instant) bool {
 	return c.forgotten(s, now)
 }
 
-// Inherit returns the first state of a key that gets a slot of its own and shared the debt s with other
-// keys before. The key owes that debt, and counts as new.
+// Inherit returns the first state of a key that has shared the debt s with other keys, and now gets a slot
+// of its own in the table. The key owes that debt, and counts as new.
 func (c *WarmConfig[S, C]) Inherit(s *Warm[S], now keytable.Instant) Warm[S] {
 	return Warm[S]{state: c.full.Inherit(&s.state, now)}
 }
