@@ -81,7 +81,7 @@ type holds struct {
 	// field seen. With these counts, a decision on a key with many such holds need not count them again.
 	seen      keytable.Instant
 	over      int   // how many holds at the front of the list have run out, including those that were ended before
-	overOpen  int   // how many of these run-out holds nobody has ended
+	overOpen  int   // how many of these holds ran out without having been ended before
 	overUnits int64 // how many units the holds counted in overOpen have
 }
 

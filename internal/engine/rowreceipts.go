@@ -60,7 +60,7 @@ type packedReceipt struct {
 	above  bool        // whether the receipt names a layer (part of the debt) above that of the receipt before it
 	layer  exact.Level // if above is set: the size of that layer
 	whole  bool        // whether the key had the whole limit at the charge, so that portion is 1/1
-	scaled bool        // whether the cost of the receipt is in the field each
+	scaled bool        // whether the cost of the receipt is in the field named each
 }
 
 // pack writes e to f, or reads it from f. The bucket b computes with the debts of the key; it is nil if the algorithm counts in

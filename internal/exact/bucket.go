@@ -85,7 +85,7 @@ func (b *Bucket) Parts(debt Level) (hi, lo uint64) {
 
 // ToDrain returns how long hi·2^64 + lo parts of a token take to drain, rounded up to a nanosecond.
 func (b *Bucket) ToDrain(hi, lo uint64) time.Duration {
-	if b.Gain != 1 { // the division takes most of the time, so it is skipped if Gain is 1
+	if b.Gain != 1 { // without this test, a division by 1 would take most of the time
 		var carry uint64
 		lo, carry = bits.Add64(lo, uint64(b.Gain-1), 0)
 		if hi += carry; hi >= uint64(b.Gain) {
