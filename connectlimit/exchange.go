@@ -17,12 +17,12 @@ type exchange struct {
 	own    *http.Request // the call as net/http would describe it; its context is the exchange
 	fields http.Header   // the header fields of the response that the Interceptors have set
 
-	// These two are set for a unary call, whose response is nil until the next handler has returned.
+	// The fields unary and request are set for a unary call. The field response is set when its next handler has returned.
 	unary    connect.UnaryFunc
 	request  connect.AnyRequest
 	response connect.AnyResponse
 
-	// These two are set for a stream.
+	// The fields stream and conn are set for a stream.
 	stream connect.StreamingHandlerFunc
 	conn   connect.StreamingHandlerConn
 }

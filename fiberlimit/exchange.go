@@ -22,7 +22,7 @@ type exchange struct {
 
 	name, value []byte // memory for a header field; reused
 
-	peer netip.Addr // the address of a TCP connection, normalized as package connection says; otherwise zero
+	peer netip.Addr // the client's address of a TCP connection, without a zone, and as IPv4 if it is mapped into IPv6; otherwise zero
 	text string     // peer as a text if it is an IPv4 address; kept for other requests from this address
 }
 
@@ -87,7 +87,7 @@ func (x *exchange) request(m *Middleware) *http.Request {
 	return r
 }
 
-// Peer returns the address of the client's end of a TCP connection, see package connection.
+// Peer implements connection.Peer: it returns the address of the client's end of a TCP connection, and a text of it.
 func (x *exchange) Peer() (addr netip.Addr, text string) { return x.peer, x.text }
 
 // copyFields copies the header fields that the Adapter reads from the request of c to h.
