@@ -7,9 +7,9 @@ import (
 	"connectrpc.com/connect"
 )
 
-// An exchange shows a call to the Adapter as an HTTP request with a response, because the Adapter knows only HTTP. Each
-// Interceptor makes an exchange for a call; all exchanges of the call share one set of header fields. The exchange is the
-// [http.ResponseWriter] for the Adapter, and the context of the call for handlers.
+// An exchange stands for one call, in the form of an HTTP request and its response, because the Adapter knows only HTTP.
+// Each Interceptor makes an exchange for a call; all exchanges of the call share one set of header fields. The exchange is
+// the [http.ResponseWriter] for the Adapter, and the context of the call for handlers.
 type exchange struct {
 	context.Context // the context of the call
 

@@ -12,8 +12,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// An exchange shows a request to Fiber and its response to the Adapter, in the form that they have in net/http. All
-// Middlewares that limit the same request share one exchange. It is an [http.ResponseWriter].
+// An exchange stands for one request to Fiber and its response, in the form that they have in net/http, because the
+// Adapter knows only net/http. All Middlewares that limit the same request share one exchange. It is an
+// [http.ResponseWriter].
 type exchange struct {
 	c      fiber.Ctx
 	values *fasthttp.RequestCtx // the context of c; the exchange is one of its user values
@@ -135,7 +136,8 @@ func (x *exchange) send() {
 	}
 }
 
-// sendField sets a header field in Fiber's response. The Adapter writes canonical names, and values without line breaks.
+// sendField sets a header field in Fiber's response. The name is canonical and the values have no line breaks, because the
+// Adapter has written them.
 func (x *exchange) sendField(name string, values []string) {
 	x.name, x.value = append(x.name[:0], name...), append(x.value[:0], values[0]...)
 	for _, value := range values[1:] {

@@ -25,8 +25,8 @@ type AdapterConfig[C any] struct {
 	// or a known API key. If Client is nil, or returns an empty client or false, the address identifies the client.
 	Client func(C) (client, tier string, ok bool)
 
-	// Proxies lists the proxies whose forwarding header is trusted. The zero Proxies trusts no header, whatever the
-	// framework trusts.
+	// Proxies lists the proxies whose forwarding header is trusted. The zero Proxies trusts no header, even if the
+	// framework itself trusts one.
 	Proxies Proxies
 
 	// IPv6Bits is the length of the prefix that identifies an IPv6 client, from 32 to 128 bits. 0 means 64.
@@ -48,7 +48,7 @@ type AdapterConfig[C any] struct {
 
 	// Count decides whether a request stays charged after it was answered with the given status. If Count returns
 	// false, the units of the request are given back. The status is the one that the client gets, even if the error
-	// handler of the framework sets it; 500 if a handler panics. See [Config.Count].
+	// handler of the framework sets it. If a handler panics, the status is 500. See [Config.Count].
 	Count func(c C, status int) bool
 
 	// BusyRetry is for rules with [ratelimit.AlgorithmInFlight]: the Retry-After of a denial is BusyRetry plus a random

@@ -338,9 +338,9 @@ func timeTo(until, now keytable.Instant) time.Duration {
 	return now.Until(until)
 }
 
-// waitHeld waits until the target has no hold, so that requests may be sent to it. After a hold, the waits of different
-// requests end at random times, but the request with the smallest number comes first. If the hold ends after the
-// instant in the parameter until, or after the deadline of ctx, waitHeld returns an error at once.
+// waitHeld waits until the target has no hold, so that requests may be sent to it. After a hold, the requests that have
+// waited are sent at random times, in the order of their numbers. If the hold ends after the instant in the parameter
+// until, or after the deadline of ctx, waitHeld returns an error at once.
 func (t *Transport) waitHeld(ctx context.Context, to target, number uint64, until keytable.Instant) error {
 	for {
 		ends, length := t.holds.find(to.key)
