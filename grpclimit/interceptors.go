@@ -100,7 +100,7 @@ func (i *Interceptors) admit(ctx context.Context, method string, holds bool) (en
 	return end, err
 }
 
-// nothing does nothing. If no rule counts a call as running, the method admit returns this function as its result end.
+// nothing is an empty function. If no rule counts a call as running, the method admit returns it as the result end.
 func nothing() {}
 
 func (i *Interceptors) skips(method string) bool {

@@ -28,7 +28,7 @@ type Middleware struct {
 	shown      atomic.Pointer[policies]
 	checked    checked
 	counting   atomic.Int64  // number of requests now running whose units may be given back by Config.Count
-	unasked    atomic.Uint64 // how many requests rules had skipped for lack of their unit, when warnOfUnits last counted them
+	unasked    atomic.Uint64 // how many requests had lacked the unit of a rule, at the last count by warnOfUnits
 	logs       logs
 }
 

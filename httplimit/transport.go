@@ -308,9 +308,9 @@ func (t *Transport) wait(ctx context.Context, r *http.Request, to target) error 
 	}
 }
 
-// waitLimited waits until the Limiter and then the rate of Adaptive grant the request r. The rate of Adaptive comes last,
-// because r is sent right after its grant. So this rate bounds how many requests are sent in any period. If a hold of the
-// server begins meanwhile, waitLimited returns errHeld.
+// waitLimited waits until the Limiter and then the rate of Adaptive grant the request r. The rate of Adaptive grants
+// last, right before r is sent. So this rate bounds how many requests are sent in any period. If a hold of the server
+// begins meanwhile, waitLimited returns errHeld.
 func (t *Transport) waitLimited(ctx context.Context, r *http.Request, to target, until keytable.Instant) error {
 	if t.Limiter != nil {
 		req := ratelimit.Request{Client: to.host, Endpoint: to.host}
@@ -414,8 +414,8 @@ func (t *Transport) waitFor(
 }
 
 // leastPatience is the shortest time after which a context from the method within ends, with the machine's clock. The
-// deadline that the context reports may come earlier. Without this time, a context with no time left would end at once,
-// and the Limiter would refuse even a request that needs no wait.
+// deadline that the context reports may come earlier. If a context with no time left ended at once, the Limiter would
+// refuse even a request that needs no wait.
 const leastPatience = time.Second
 
 // The method within returns a context for the Limiter, with a deadline after the duration left. If the Limiter could
