@@ -136,8 +136,8 @@ func (k *storeKit) play(start time.Time, calls []storeCall) *storeTrace {
 	return t
 }
 
-// looks reports whether the call c can be repeated with Look set: c is a call of Take, and the
-// store accepts the asks of c with Look.
+// looks reports whether the call c can be repeated with Look set: c is a call of Take, its context
+// has not ended, and the store accepts the asks of c with Look.
 func (k *storeKit) looks(c storeCall) bool {
 	accepting, ok := k.store.(interface{ Accepts(a ratelimit.Ask) error })
 	if !ok || c.reset || c.settle || c.once.ID != "" || c.over != nil {

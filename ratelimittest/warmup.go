@@ -8,9 +8,9 @@ import (
 )
 
 // WarmupModel returns the [Model] of one key of a rule with the [ratelimit.Warmup] w, for a limiter
-// that was made at start. The algorithm must be one of the five, and the rate and the Warmup must
-// be valid. The model finds RetryAfter by trying every nanosecond, so the Per of the rate and the
-// Over of the Warmup should be short.
+// that was made at the instant start. The algorithm must be one of the five, and the rate and the
+// Warmup must be valid. The model finds RetryAfter by trying every nanosecond, so the Per of the rate
+// and the Over of the Warmup should be short.
 func WarmupModel(a ratelimit.Algorithm, start time.Time, r ratelimit.Rate, w ratelimit.Warmup) Model {
 	return newWarm(a, start, r, w, 1)
 }
