@@ -220,8 +220,8 @@ func Open(path string, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *Watch
 }
 
 // New makes a limiter with the rules and the overrides of f. The error joins an [*Error] for each problem with f and,
-// after these, a [*ratelimit.ConfigError] for each problem with an option. The overrides are checked only if the rules have
-// no problem.
+// after these, a [*ratelimit.ConfigError] for each problem with an option. The overrides are checked only if the rules and
+// the options have no problem.
 func (f *File) New(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) {
 	l, err := ratelimit.NewFromConfig(f.rules, f.defaultRule, opts...)
 	if err != nil || len(f.overrides) == 0 {

@@ -128,7 +128,7 @@ func parseWindow(text string) (per time.Duration, window string, err error) {
 		}
 		return per, calendar.First.String(), nil
 	}
-	if calendar.IsUnit(unit) && (rest != "" || units[unit] == 0) { // but a day or a week without a zone is a length of time
+	if calendar.IsUnit(unit) && (rest != "" || units[unit] == 0) { // "day" or "week" without a zone is a length of time
 		return parseCalendar(text)
 	}
 	per, err = ParsePer(text)
