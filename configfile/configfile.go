@@ -172,7 +172,7 @@ func (f *File) take(document any) error {
 
 // documentHint explains an unknown field of a document, for the text of an error. If the field has another
 // name in a document, as "defaultRule" should be "default", both results give the right name. If the field
-// belongs in a rule, the result reason says so. For all other fields, both results are empty.
+// belongs in a rule, the first result says so. For all other fields, both results are empty.
 func documentHint(name string, _ any) (reason string, meant []string) {
 	switch confmap.Fold(name) {
 	case "configs":

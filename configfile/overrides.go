@@ -139,7 +139,7 @@ func readRate(r *confmap.Reader, n *confmap.Node) (rate ratelimit.Rate) {
 }
 
 // unknownNames returns an error for each name in the overrides of f that is not the name of a given rule. The given rules are the
-// new rules of the limiter. The parameter before has its present rules, so that an error can say that the file removes the rule.
+// new rules of the limiter. The last parameter has the present rules, so that an error can say that the file removes a rule.
 func (f *File) unknownNames(rules []ratelimit.Rule, defaultRule *ratelimit.Rule, before map[string]ratelimit.Rule) error {
 	var names []string
 	for _, r := range rules {

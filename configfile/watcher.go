@@ -204,8 +204,8 @@ type reads struct {
 	dealt  int // Watcher.dealt at the first of these reads; if Watcher.dealt has changed, Reload has handled the file since
 }
 
-// read reads the file once for readUntilStable, and adds the outcome (a sight) to found. The parameter
-// last is true if no other read follows. If read handles an outcome, so that the file is applied or
+// read reads the file once for readUntilStable, and adds the outcome (a sight) to found. The second
+// parameter is true if no other read follows. If read handles an outcome, so that the file is applied or
 // refused, r says what was done; otherwise r is nil. If done is true, readUntilStable stops.
 func (w *Watcher) read(found *reads, last bool) (r *result, done bool) {
 	w.applying.Lock()

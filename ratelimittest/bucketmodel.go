@@ -127,9 +127,9 @@ func (m *bucket) stays(at time.Time, r ratelimit.Rate) bool {
 	return burst(r) < m.burst || m.slows(r) || full
 }
 
-// The method until returns the nanoseconds from the instant u to the first instant at which the parameter test
-// returns true. For each instant that it tries, until calls test with a copy of the bucket that has changed to the
-// rate r at that instant. The function test must return true for a full bucket.
+// The method named "until" returns the nanoseconds from the instant u to the first instant at which the given
+// function returns true. For each instant that it tries, it changes a copy of the bucket to the rate r at that
+// instant, and passes this copy to the function. The function must return true for a full bucket.
 func (m *bucket) until(u *big.Int, r ratelimit.Rate, test func(b *bucket, u *big.Int) bool) *big.Int {
 	slow := m.copy()
 	slow.slowDown(r)
@@ -256,7 +256,7 @@ func (m *bucket) queued(u *big.Int) *big.Int {
 }
 
 // debt looks at all intervals that end at the instant u. It returns the largest difference between what
-// the bucket granted and what it earned in an interval, but at least 0. The parameter left is the debt at
+// the bucket granted and what it earned in an interval, but at least 0. The second parameter is the debt at
 // the last change of the rate, or nil if the rate has not changed. This debt counts as granted at that change.
 func (m *bucket) debt(u, left *big.Int) *big.Int {
 	worst, granted := num(0), num(0)

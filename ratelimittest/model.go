@@ -74,8 +74,8 @@ type history struct {
 }
 
 // instant returns the instant at which a request made at the given time counts, in nanoseconds since
-// the start. This is the given time or, if it is later, the instant in the field last. It is later only
-// if the clock has stepped back.
+// the start. This is the given time, or the instant h.last if that is later. It is later only if the clock
+// has stepped back.
 func (h *history) instant(at time.Time) *big.Int {
 	if h.last == nil {
 		return h.since(at)
@@ -107,8 +107,8 @@ func (h *history) carry(u, n *big.Int) {
 	}
 }
 
-// meet is the code that the methods meet share. It changes the model m to the rate r, and then answers a
-// request for n units as the method peek does. If n is 0, the request only looks at the key, so meet changes
+// meet does the work of the methods of the same name. It changes the model m to the rate r, and then answers
+// a request for n units as the method peek does. If n is 0, the request only looks at the key, so meet changes
 // only a copy of m.
 func meet(m keeper, at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 	if n == 0 {

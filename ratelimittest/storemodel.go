@@ -66,7 +66,7 @@ type modelStore struct {
 	start    time.Time
 	step     time.Duration // the smallest difference between two instants of the clock
 	states   map[stateID]keeper
-	accounts map[stateID]*account // used instead of the field states if charges may be settled; otherwise nil
+	accounts map[stateID]*account // takes the place of the map above if charges may be settled; otherwise nil
 	grants   map[string]*keptGrant
 }
 

@@ -84,12 +84,13 @@ type Config struct {
 //     with the same state afterwards.
 //   - shortcuts: Allow answers as Take of one unit does. Peek, if the limiter
 //     has it, answers as Take of 0 units does.
-//   - reset: after Reset(key string) error, if the limiter has it, the key's
-//     whole Limit remains.
-//   - rate-change: after SetRate(ratelimit.Rate) error, if the limiter has it,
-//     the units that a key has remaining are at most the larger of two numbers:
-//     the units that it had before, and the new limit minus the used units. This is
-//     not checked if the new rate has a shorter Per. SetRate refuses an invalid rate.
+//   - reset: if the limiter has a method Reset(key string) error, the whole Limit
+//     of a key remains after a call of it.
+//   - rate-change: if the limiter has a method SetRate(ratelimit.Rate) error, the
+//     units that a key has remaining after a call of it are at most the larger of
+//     two numbers: the units that the key had before, and the new limit minus the
+//     used units. This is not checked if the new rate has a shorter Per. SetRate
+//     refuses an invalid rate.
 //   - same-rate: setting the rate that is in force changes nothing.
 //   - bound: c.Bound holds.
 //   - model: the whole Result equals the Result of c.Model.
@@ -97,7 +98,7 @@ type Config struct {
 //     method do what the same method of [ratelimit.TokenBucket] does. If the
 //     limiter does not have the method, the subtest is skipped.
 //   - concurrent: the units that many goroutines take at one instant add up to
-//     what remained.
+//     the units that remained before.
 //
 // A limiter that has no limit must answer with Limit and Remaining -1, and grant
 // everything.

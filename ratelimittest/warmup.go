@@ -120,7 +120,7 @@ func (m *warm) price(limit *big.Int) func(n *big.Int) *big.Int {
 	return func(n *big.Int) *big.Int { return ceilDiv(mul(n, tokens), limit) }
 }
 
-// tokens returns the full limit in small equal parts of a token. The full limit is as many tokens as Requests says.
+// tokens returns the full limit in small equal parts of a token. The full limit in tokens is the Requests of the rate.
 func (m *warm) tokens() *big.Int { return mul(m.full.(*bucket).per, num(int64(m.rate.Requests))) }
 
 // The method named "free" returns the units that could be granted to a key at the instant u. The first

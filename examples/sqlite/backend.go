@@ -58,7 +58,8 @@ func changes(c dbstore.Change) bool {
 	return !c.Read && ((c.Old == nil) != (c.New == nil) || !bytes.Equal(c.Old, c.New))
 }
 
-// swap does one group in the transaction tx. If timely is false, the decision was made for a wrong time, and swap only reads the rows.
+// swap reads the rows of one group in the transaction tx, and changes them if they still have their old values. If timely is false,
+// the decision was made for a wrong time, and swap only reads the rows.
 func swap(ctx context.Context, tx *sql.Tx, g *dbstore.Group, timely bool) error {
 	g.Done = timely
 	for i := range g.Changes {

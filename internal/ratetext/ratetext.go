@@ -66,8 +66,8 @@ func Parse(s string) (Rate, error) {
 	return Rate{}, err
 }
 
-// misspelt returns the rate that s was probably meant to be, such as 100/m burst 20 for
-// "100/M, burst=20", or 500/d from first for "500/day first". It reports whether there is one.
+// misspelt returns the rate that s was probably meant to be, such as "100/m burst 20" for the text
+// "100/M, burst=20", or "500/d from first" for "500/day first". It reports whether there is one.
 func misspelt(s string) (Rate, bool) {
 	if len(s) > longestCompared {
 		return Rate{}, false
@@ -143,7 +143,7 @@ func parseWindow(text string) (per time.Duration, window string, err error) {
 	return 0, "", fmt.Errorf("its time %w", err)
 }
 
-// parseCalendar returns the Window that text describes. The result per is always 0.
+// parseCalendar returns the Window that text describes. The first result is always 0.
 func parseCalendar(text string) (per time.Duration, window string, err error) {
 	w, err := calendar.Parse(text)
 	if e := new(calendar.Error); errors.As(err, &e) && e.Part == calendar.PartForm {

@@ -119,8 +119,8 @@ func (r *Reader) Algorithm(n *confmap.Node) Algorithm {
 	return a
 }
 
-// unknown is called for a name that no algorithm has. It returns the algorithm that was probably meant,
-// and the reason for the error about the name.
+// unknown handles a name that no algorithm has. It returns the algorithm that was probably meant by this
+// name, and the reason for the error about the name.
 func (r *Reader) unknown(name string) (meant Algorithm, reason string) {
 	names := r.names()
 	near := confmap.Nearest(name, names)

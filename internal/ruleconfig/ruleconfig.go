@@ -177,9 +177,9 @@ func (r *Reader) Config(n *confmap.Node) (config *confmap.Node, ok bool) {
 }
 
 // StoreName reads the name under which a single limiter, which belongs to no rule, keeps its keys in a
-// store. The limiter has the config n. The parameter given is a name that the program has chosen for the limiter,
-// or empty. If the config has no name, StoreName returns an empty text; if the parameter given is empty too, it
-// reports that.
+// store. The limiter has the config n. The last parameter is a name that the program has chosen for the limiter,
+// or empty. If the config has no name, StoreName returns an empty text; if the last parameter is empty too, it
+// also reports the missing name.
 func (r *Reader) StoreName(n *confmap.Node, a Algorithm, given string) string {
 	if a.Custom {
 		reason := "must be one of " + confmap.List(NamesIn(r.caller.Algorithms)) + ": the state is in a store"
