@@ -84,8 +84,9 @@ func (f *File) located(err error) error {
 }
 
 // placed splits the errors that are joined in err. The first result has the errors that belong to the
-// file, with their places. The second result has all other errors. The function pathOf returns the path in
-// the file of the field that an error names, or false if the field is not in the file.
+// file, with their places. The second result has all other errors. The parameter pathOf is a function. It gets
+// the name that an error has for a field, and returns the path of that field in the file, or false if the field
+// is not in the file.
 func (f *File) placed(err error, pathOf func(field string) (string, bool)) (problems []problem, others []error) {
 	var paths []string
 	for _, part := range parts(err) {

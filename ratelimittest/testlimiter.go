@@ -152,7 +152,7 @@ func report(t *testing.T, tests []subtest) {
 // A kit is a Config with its defaults filled in. Its methods make the checks of TestLimiter.
 type kit struct {
 	Config
-	thorough bool // true: the method sample checks all calls of a list; false: it checks only a few of them
+	thorough bool // whether the method named "sample" checks all calls of a list, and not only a few of them
 }
 
 func newKit(c Config) (*kit, error) {

@@ -33,7 +33,7 @@ type warm struct {
 	full   budgeted // the model of the same key with its full limit; holds the history of the key
 	rate   ratelimit.Rate
 	warmup ratelimit.Warmup
-	step   *big.Int // the search for RetryAfter tries one instant every step nanoseconds
+	step   *big.Int // the nanoseconds between two instants that the search for RetryAfter tries
 
 	first *big.Int // the instant of the first grant since the key was new; nil for a new key
 

@@ -21,7 +21,7 @@ type backend struct {
 	now func() time.Time
 }
 
-// open opens the file, and makes the table if it is not there.
+// open opens the file, and makes the table if the file does not have it yet.
 func open(ctx context.Context, path string) (*backend, error) {
 	// An immediate transaction takes the lock for writing when it begins, so that it never fails in the middle. It waits for the lock
 	// for up to 100 ms.

@@ -224,8 +224,8 @@ func (r *Reader) Tiers(n *confmap.Node, a Algorithm, base ratetext.Rate, each fu
 	}
 }
 
-// tier reads the rate of the tier with this name. value is its value in the config, and path its path
-// in errors.
+// tier reads the rate of the tier with this name from the value that the config has for the tier. The first
+// parameter is the path of the tier in errors.
 func (r *Reader) tier(path, name string, value any, a Algorithm, base ratetext.Rate) ratetext.Rate {
 	if len(name) > confmap.MaxText {
 		r.Reject(path, confmap.Describe(value), fmt.Sprintf("must have a name of at most %d bytes", confmap.MaxText))
