@@ -13,7 +13,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/grpclimit"
 )
 
-// The type called runs a gRPC interceptor without a server, because a server would take a hundred
+// The type named "called" runs a gRPC interceptor without a server, because a server would take a hundred
 // times as long as the interceptor. It always passes the same call from the same address, with a
 // context that has the values that a server sets.
 type called struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
-// The type served calls a handler directly, each time with the same request from the same address.
+// The type named "served" calls a handler directly, each time with the same request from the same address.
 // Before each call it clears the header of the response, which takes the same time for each
 // subject. The middlewares have one limit for each address, and write all header fields that they
 // write by default.

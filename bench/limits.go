@@ -16,7 +16,7 @@ type Limit struct {
 	Clock   ratelimit.Clock // the clock of a limiter of this module; nil means the system clock
 }
 
-// The constant forever is a period longer than any run. It is short enough that no subject's arithmetic
+// The constant named "forever" is a period longer than any run. It is short enough that no subject's arithmetic
 // overflows.
 const forever = 30 * 24 * time.Hour
 
@@ -26,7 +26,7 @@ const defaultRoom = 1 << 20
 
 func room(w Workload) int { return max(w.Keys, defaultRoom) }
 
-// The constant plenty is a number of units that one key cannot use up in twenty seconds, even if the
+// The constant named "plenty" is a number of units that one key cannot use up in twenty seconds, even if the
 // calls for the key come without a pause.
 const plenty = 1 << 30
 
@@ -113,7 +113,7 @@ func windowLimit(w Workload) Limit {
 }
 
 // logLimit returns the limit of a sliding window log for the workload w. A log stores each unit, so its
-// limit cannot be so large that it lasts for the whole run. If w.Window is 0 and all calls are allowed,
+// limit cannot be so large that it suffices for all calls of a run. If w.Window is 0 and all calls are allowed,
 // the limit is 1000 in ten microseconds, which is more than the calls that fit into that time. With one
 // key, the log of the key holds about a hundred entries, and each call drops an old entry and adds a
 // new one. With many keys, the log of each key holds one or two entries.

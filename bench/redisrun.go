@@ -28,8 +28,8 @@ func (w RedisWork) String() string {
 	return text
 }
 
-// The method call calls the function ask for the key. If w.Cancelable is true, ask gets a context
-// that can be canceled.
+// The method named "call" calls the function ask for the key. If w.Cancelable is true, this function
+// gets a context that can be canceled.
 func (w RedisWork) call(ask RedisAsk, key string) (allowed bool, err error) {
 	if !w.Cancelable {
 		return ask(context.Background(), key)
@@ -91,7 +91,7 @@ func (r *RedisRun) fill(w RedisWork) error {
 }
 
 // each calls the function f once for each caller, all at the same time. If one of these calls
-// returns an error, each returns this error.
+// returns an error, the result is this error.
 func (r *RedisRun) each(f func(caller int) error) error {
 	errs := make([]error, len(r.keys))
 	var done sync.WaitGroup
@@ -128,7 +128,7 @@ func (r *RedisRun) Time(ctx context.Context, batch time.Duration) (RedisSample, 
 	return r.sample(took, failed, before, after), err
 }
 
-// The method call makes the calls of one caller: at least one, and further calls until the instant
+// The method named "call" makes the calls of one caller: at least one, and further calls until the instant
 // end. It appends the duration of each call to the slice asks, and counts the calls that failed.
 func (r *RedisRun) call(keys *Keys, asks []time.Duration, end time.Time) (_ []time.Duration, failed int, _ error) {
 	for now := time.Now(); ; {

@@ -11,7 +11,7 @@ import (
 // ruleCount is the number of rules of each RateLimiter that is measured.
 const ruleCount = 100
 
-// The type ruled calls Allow of a RateLimiter, always for the same endpoint.
+// The type named "ruled" calls Allow of a RateLimiter, always for the same endpoint.
 type ruled struct {
 	*ratelimit.RateLimiter
 	endpoint string
@@ -49,7 +49,7 @@ func newTwoRules(l Limit) (Subject, error) {
 	return ruled{limiter, endpoint(ruleCount / 4)}, err
 }
 
-// The type everywhere calls Allow of a RateLimiter for a hundred endpoints in turn: each call is
+// The type named "everywhere" calls Allow of a RateLimiter for a hundred endpoints in turn: each call is
 // for the next endpoint.
 type everywhere struct {
 	*ratelimit.RateLimiter
@@ -76,7 +76,7 @@ func (s *everywhere) Allow(key string) bool {
 	return s.RateLimiter.Allow(key, s.endpoints[s.next]).Allowed
 }
 
-// The type checked calls Check of a RateLimiter with a Request. The client and the IP of the
+// The type named "checked" calls Check of a RateLimiter with a Request. The client and the IP of the
 // Request are both the key of the call.
 type checked struct {
 	*ratelimit.RateLimiter
@@ -150,7 +150,8 @@ func (t *tally) Observe(_ context.Context, d ratelimit.Decision) {
 }
 
 // newShadowed returns a subject of the type checked with two rules for each endpoint. The first
-// rule enforces its limit. The second is a shadow rule: it decides, but denies nothing.
+// rule enforces its limit. The second is a shadow rule, which counts and decides, but whose denials
+// are not enforced.
 func newShadowed(l Limit) (Subject, error) {
 	rules := twoRules(l)
 	for i := range rules {
@@ -161,9 +162,9 @@ func newShadowed(l Limit) (Subject, error) {
 	return newChecker(rules, "", l.options())
 }
 
-// The type counted calls Allow of a RateLimiter, always for the same endpoint. After each
-// statsEvery calls it also reads the statistics. That is a hundred times a second, if a call takes
-// 100 ns.
+// The type named "counted" calls Allow of a RateLimiter, always for the same endpoint. In every
+// 100,000th call (see the constant statsEvery) it also reads the statistics. If a call takes 100 ns,
+// it reads them a hundred times a second.
 type counted struct {
 	ruled
 	asked int
@@ -186,7 +187,7 @@ func (s *counted) Allow(key string) bool {
 	return s.ruled.Allow(key)
 }
 
-// The type dead is a store that can never be reached.
+// The type named "dead" is a store that can never be reached.
 type dead struct{}
 
 var errDead = errors.New("bench: the store is dead")

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The constant settle is the number of calls that Start makes after it has called each key once.
+// The constant named "settle" is the number of calls that Start makes after it has called each key once.
 // After these calls, state that grows with use, such as a sliding window log, has its full size.
 const settle = 20_000
 
@@ -106,7 +106,7 @@ func NewRun(s Spec, w Workload) (*Run, error) {
 	return r, nil
 }
 
-// Close closes the subject if the subject has a method Close, as for example a server has.
+// Close closes the subject if the subject has a method Close. A server, for example, has this method.
 func (r *Run) Close() {
 	if c, ok := r.subject.(io.Closer); ok {
 		_ = c.Close()

@@ -192,7 +192,7 @@ func (s Spec) Can(w Workload) bool {
 	case w.Outcome == Mixed && (w.Keys > 1 || w.Parallel):
 		return false // the limit of such a workload suits only one key and one core
 	case w.Outcome == Mixed && strings.HasSuffix(s.Name, "-calendar"):
-		return false // such a workload has windows of a millisecond
+		return false // such a workload needs windows of a millisecond, and a calendar has windows of a month
 	case s.Kind == Unkeyed:
 		return w.Keys == 1 && w.Outcome == Allowed
 	case s.Kind >= HTTP:

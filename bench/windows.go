@@ -6,8 +6,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// These windows do not begin at the multiples of Per since the Unix epoch: calendarWindow begins with each month in Berlin, and
-// firstWindow with the first use of a key.
+// By default, windows begin at multiples of Per since the Unix epoch. A window of the kind calendarWindow begins with a month in
+// Berlin. A window of the kind firstWindow begins with the first use of a key.
 const (
 	calendarWindow ratelimit.Window = "month Europe/Berlin"
 	firstWindow    ratelimit.Window = "first"

@@ -9,7 +9,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// The type guess is a custom limiter that allows or denies calls at random. Some of its calls also
+// The type named "guess" is a custom limiter that allows or denies calls at random. Some of its calls also
 // fail, in each of the ways in which a call of a limiter can fail.
 type guess struct {
 	w    *world
@@ -18,8 +18,8 @@ type guess struct {
 	bad  int // percentage of the calls that fail
 }
 
-// Allow panics: a RateLimiter must never call this method of a custom limiter. It must call the
-// method Take.
+// Allow panics, because a RateLimiter must never call this method of a custom limiter. A RateLimiter
+// must call the method Take.
 func (g *guess) Allow(string) ratelimit.Result { panic("a rule has no use for Allow") }
 
 // Take returns a random answer. It records the call and the answer in the transcript, which is the
@@ -72,7 +72,7 @@ func (g *guess) answer(ctx context.Context) (res ratelimit.Result, err error) {
 	return res, nil
 }
 
-// The type settable is a custom limiter like guess that also has the methods Reset and SetRate.
+// The type named "settable" is a custom limiter like guess that also has the methods Reset and SetRate.
 type settable struct {
 	*guess
 	rate ratelimit.Rate
@@ -99,14 +99,14 @@ func (s *settable) SetRate(r ratelimit.Rate) (err error) {
 	return err
 }
 
-// The type rated is a custom limiter like settable that also has the method Rate.
+// The type named "rated" is a custom limiter like settable that also has the method Rate.
 type rated struct{ *settable }
 
 // Rate returns the rate that SetRate has set last or, before the first call of SetRate, the rate at
 // the start.
 func (r rated) Rate() ratelimit.Rate { return r.rate }
 
-// The type closing is a custom limiter like settable that also has the method Close.
+// The type named "closing" is a custom limiter like settable that also has the method Close.
 type closing struct{ *settable }
 
 // Close records the call in the transcript.

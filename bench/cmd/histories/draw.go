@@ -39,7 +39,7 @@ type world struct {
 	explain bool               // whether Explain is called before each call that decides about a request
 }
 
-// The type held is a reservation that a random call has made and that a later call may settle. It
+// The type named "held" is a reservation that a random call has made and that a later call may settle. It
 // also has the request for which the reservation was made.
 type held struct {
 	*ratelimit.Reservation
@@ -105,7 +105,7 @@ func (w *world) drawRule() ratelimit.Rule {
 	return r
 }
 
-// The method spoil makes a field of the rule r invalid.
+// The method named "spoil" makes a field of the rule r invalid.
 func (w *world) spoil(r *ratelimit.Rule) {
 	switch w.IntN(6) {
 	case 0:

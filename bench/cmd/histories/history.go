@@ -28,7 +28,7 @@ var epoch = time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)
 // results.
 type history struct {
 	clock   clock
-	small   time.Duration // sum of the clock's steps below 6 ms; step keeps it below 24 ms if there is a store
+	small   time.Duration // sum of the clock's steps below 6 ms; if there is a store, the method step keeps the sum below 24 ms
 	unusual bool          // whether the clock shows an extreme time, such as the year 1
 	bubble  bool          // whether the history is played in a synctest bubble, in which time is simulated
 	lazy    bool          // whether custom limiters take time to answer
@@ -143,7 +143,7 @@ func (h *history) flush() {
 	h.events = h.events[:0]
 }
 
-// The method try calls the function f, and adds a line to the transcript. The line holds the given
+// The method named "try" calls the function f, and adds a line to the transcript. The line holds the given
 // name of the call, and the text that f returns. If f panics, the line holds the panic in place of the
 // returned text.
 func (h *history) try(name string, f func() string) {
@@ -256,7 +256,7 @@ func problem(err error) string {
 	if err == nil {
 		return "ok"
 	}
-	text := strings.ReplaceAll(strconv.Quote(err.Error()), onceName, "Once") // onceName is the name of a type, which differs between versions
+	text := strings.ReplaceAll(strconv.Quote(err.Error()), onceName, "Once") // the name of this type differs between versions
 	for _, t := range targets {
 		if errors.Is(err, t.err) {
 			text += " " + t.name

@@ -17,7 +17,7 @@ type (
 	accepts  struct{ st *store }
 	settles  struct{ st *store }
 
-	// The type once has the method Once of a store. The type parameter T is the type of the request
+	// The type named "once" has the method Once of a store. The type parameter T is the type of the request
 	// that this method gets. The name of that type differs between versions of the package.
 	once[T any] struct {
 		st   *store

@@ -14,7 +14,7 @@ import (
 // requestText returns a text for the transcript, made of the given name of a call and of the request.
 func requestText(name string, req ratelimit.Request) string { return fmt.Sprintf("%s %+v", name, req) }
 
-// The method decides makes a random call that decides about a request, such as Allow or Check. It
+// The method named "decides" makes a random call that decides about a request, such as Allow or Check. It
 // records the result.
 func (w *world) decides() {
 	req := w.drawRequest()
@@ -48,7 +48,7 @@ func (w *world) decides() {
 	}
 }
 
-// The method explains calls Explain for the request, and records the result.
+// The method named "explains" calls Explain for the request, and records the result.
 func (w *world) explains(req ratelimit.Request) {
 	ctx, done := w.drawContext()
 	defer done()
@@ -86,13 +86,14 @@ func tableText(e ratelimit.Explanation) string {
 	return strings.Join(lines, "\n    ")
 }
 
-// The method changes makes a random call that changes the rules, and records the result.
+// The method named "changes" makes a random call that changes the rules, and records the result.
 func (w *world) changes() {
 	l, r := w.limiter, w.drawRule()
 	rules, defaultRule := l.Rules()
 	name := w.drawName(rules, defaultRule)
 	if len(rules) > 0 && w.chance(60) {
-		// The rule r gets the name of the existing rule old. Usually it also gets all fields of old except Rate and OnStoreError.
+		// The rule r gets the name of an existing rule. Usually it also gets all other fields of that rule except Rate and
+		// OnStoreError.
 		old := rules[w.IntN(len(rules))]
 		r.Name = old.Name
 		if w.chance(70) {
@@ -134,7 +135,7 @@ func (w *world) changes() {
 	w.say("rules%s", rulesText(rules, defaultRule))
 }
 
-// The method resets calls Reset for a random request, and records the result.
+// The method named "resets" calls Reset for a random request, and records the result.
 func (w *world) resets() {
 	req := w.drawRequest()
 	if w.chance(20) {
@@ -146,13 +147,13 @@ func (w *world) resets() {
 	w.try(requestText("reset", req), func() string { return problem(w.limiter.Reset(ctx, req)) })
 }
 
-// The method reserves makes a new reservation, or settles or cancels an earlier reservation, and
+// The method named "reserves" makes a new reservation, or settles or cancels an earlier reservation, and
 // records the result. It may also settle or cancel a reservation that was settled or canceled before.
 func (w *world) reserves() {
 	if n := len(w.held); n > 0 && w.chance(55) {
 		i := w.IntN(n)
 		r, actual, req := w.held[i].Reservation, oneOf(w.history, 0, 1, 1, 2, 3, 5, 20, -1), w.held[i].req
-		if w.chance(20) { // resets the reserved keys first; if the reservation is then settled, it used 5 or 20 units
+		if w.chance(20) { // resets the reserved keys first; if Settle is called below, it reports 5 or 20 used units
 			w.try(requestText("reset", req), func() string { return problem(w.limiter.Reset(context.Background(), req)) })
 			actual = oneOf(w.history, 5, 20)
 			defer func() {
@@ -206,7 +207,7 @@ func reserveAll(
 	return r, all, err
 }
 
-// The method counts writes the statistics into the transcript.
+// The method named "counts" writes the statistics into the transcript.
 func (w *world) counts() {
 	for _, s := range w.limiter.Stats() {
 		w.say("stats %+v", s)

@@ -64,7 +64,7 @@ func (st *store) faults() {
 	}
 }
 
-// The method ends returns a context for the next call of the store. At random, this is the context
+// The method named "ends" returns a context for the next call of the store. At random, this is the context
 // ctx itself, or a child of ctx that the store may cancel during the call. If st is nil, there is no
 // store, and the result is ctx.
 func (st *store) ends(ctx context.Context) context.Context {
@@ -84,7 +84,7 @@ func (st *store) mayEnd(ctx *deadline) context.Context {
 	return ctx
 }
 
-// The method end calls st.cancel, which ends the context of the current call. If st.cancel is nil,
+// The method named "end" calls st.cancel, which ends the context of the current call. If st.cancel is nil,
 // it does nothing.
 func (st *store) end() {
 	if st.cancel != nil {
@@ -103,13 +103,13 @@ type fault struct {
 func (f fault) Unwrap() error { return f.error }
 func (f fault) Parts() []int  { return f.parts }
 
-// The type answered is an error with the method Answered. This method tells the limiter that the
+// The type named "answered" is an error with the method Answered. This method tells the limiter that the
 // store was reached and has answered.
 type answered struct{ error }
 
 func (answered) Answered() bool { return true }
 
-// The type shared is the error of one call to the store that several callers share: each of them gets
+// The type named "shared" is the error of one call to the store that several callers share: each of them gets
 // this error. The method Call returns the number of the call to the store.
 type shared struct {
 	error
@@ -118,7 +118,7 @@ type shared struct {
 
 func (s shared) Call() uint64 { return s.call }
 
-// The type unfinished is the error for a caller that gave up before its call to the store ended. The
+// The type named "unfinished" is the error for a caller that gave up before its call to the store ended. The
 // limiter passes a function to the method Later. The store calls this function with the result of the
 // call when the result is known.
 type unfinished struct {

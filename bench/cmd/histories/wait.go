@@ -90,7 +90,7 @@ func (r *room) open(asking bool) bool {
 	_, steps := h.clock.(*stepClock)
 	h.lazy = steps && asking && !stored && r.chance(40)
 	if c, ok := h.clock.(*stepClock); ok && stored {
-		c.stops = false // then the clock shows the end of the step, also while an alarm rings
+		c.stops = false // while an alarm rings, the clock then already shows the end of the step
 	}
 	w, ok := newWorld(h, stored, r.chance(25), ratelimit.WithMaxWaiters(oneOf(h, 1, 3, 100, 100)))
 	if r.world = w; !ok {
@@ -151,7 +151,7 @@ func (r *room) move() {
 	}
 }
 
-// The type timed is a context whose deadline is an instant on the clock of the history.
+// The type named "timed" is a context whose deadline is an instant on the clock of the history.
 type timed struct {
 	context.Context
 	at time.Time
@@ -182,7 +182,7 @@ func (r *room) lag() bool {
 	return true
 }
 
-// The method start starts a waiter: a goroutine that calls the limiter and may have to wait.
+// The method named "start" starts a waiter: a goroutine that calls the limiter and may have to wait.
 func (r *room) start() {
 	r.came++
 	w := &waiter{number: r.came}
@@ -217,9 +217,9 @@ type call struct {
 func (r *room) drawCall(ctx context.Context) call {
 	if r.alone != nil {
 		key, n := fmt.Sprint("k", r.IntN(r.keys)), max(r.drawCount(), -1)
-		// The context may be nil only if there is no other waiter, or if the call does not wait. The reason
-		// is that an event must show which waiter has caused it, and its text has the number of the waiter
-		// from the context.
+		// Each event in the transcript shows which waiter has caused it. The number of the waiter is a value
+		// in the context of its call. So the context may be nil only if there is no other waiter, or if the
+		// call does not wait.
 		if len(r.all) == 0 && n < 100 && !r.foreign && r.chance(20) || n <= 0 {
 			ctx = nil
 		}
@@ -313,7 +313,7 @@ func (c *stepClock) Advance(d time.Duration) {
 	}
 }
 
-// The method lag moves the clock by the duration d without ringing an alarm.
+// The method named "lag" moves the clock by the duration d without ringing an alarm.
 func (c *stepClock) lag(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

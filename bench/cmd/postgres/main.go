@@ -46,7 +46,7 @@ type taker interface {
 	close()
 }
 
-// The type plain adds 1 to a counter in a transaction of four statements. Each statement is a round trip to the server.
+// The type named "plain" adds 1 to a counter in a transaction of four statements. Each statement is a round trip to the server.
 type plain struct{ pool *pgxpool.Pool }
 
 func (p *plain) take(ctx context.Context, key string) error {
@@ -81,7 +81,7 @@ func (u *upsert) take(ctx context.Context, key string) error {
 
 func (u *upsert) close() { u.pool.Close() }
 
-// The type stored takes units from a token bucket in pgstore, this module's store for PostgreSQL.
+// The type named "stored" takes units from a token bucket in pgstore, this module's store for PostgreSQL.
 type stored struct {
 	pool  *pgxpool.Pool
 	store *pgstore.Store
@@ -230,9 +230,9 @@ type figure struct {
 	shares   string // how evenly the processes are served: "1:1.50" if one made 1.5 times as many decisions as another
 }
 
-// measure lets the given number of callers of each taker take units for the duration long, and returns the
-// figures. Before that, it lets them run for a fifth of long; the figures, except the field calls, leave that
-// time out.
+// measure lets the given number of callers of each taker take units, and returns the figures. The callers first
+// warm up: they run for a fifth of the given duration. Then they run for the given duration. Only the number of
+// calls in the figures includes the warm-up.
 func measure(ctx context.Context, takers []taker, callers, keys int, long time.Duration) (f figure, err error) {
 	var mu sync.Mutex
 	var all sync.WaitGroup

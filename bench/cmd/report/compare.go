@@ -83,9 +83,9 @@ func (l *lab) compared(timed, base cell, name string) ratio {
 	return newRatio(l.ratio(timed, base), name, nanos(l.median(base)))
 }
 
-// newRatio returns a ratio with the given value. The first number of the ratio was divided by the
-// second, the base. The text of the ratio contains the name of the base and the base's measured
-// figure, which are the other two parameters.
+// newRatio returns a ratio. The parameter value is a figure divided by the figure of a base. The other
+// two parameters are the name of the base and its figure. For example, newRatio(1.24, "floor",
+// "48.0 ns") has the text "1.24 × floor (48.0 ns)".
 func newRatio(value float64, name, figure string) ratio {
 	return ratio{value, fmt.Sprintf("%.2f × %s (%s)", value, name, figure)}
 }

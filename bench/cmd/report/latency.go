@@ -115,12 +115,12 @@ type pass struct {
 	took    time.Duration   // time of all calls together
 }
 
-// The method and joins two passes: the result consists of the pass p, followed by the pass q.
+// The method named "and" joins two passes: the result consists of the pass p, followed by the pass q.
 func (p pass) and(q pass) pass {
 	return pass{append(p.slowest, q.slowest...), p.took + q.took}
 }
 
-// The method turn records one call in the last piece of the pass p. The call began at the time p.took
+// The method named "turn" records one call in the last piece of the pass p. The call began at the time p.took
 // and ended at the given time, both counted from the start of the pass.
 func (p *pass) turn(now time.Duration) {
 	last := &p.slowest[len(p.slowest)-1]
@@ -160,7 +160,7 @@ func watch(s bench.Subject, first, past int) pass {
 	return p
 }
 
-// The type nothing is a subject that does no work, so that a loop of its calls counts as empty.
+// The type named "nothing" is a subject that does no work, so that a loop of its calls counts as empty.
 type nothing struct{}
 
 func (nothing) Allow(string) bool { return true }

@@ -123,7 +123,7 @@ func limiterLines() []line {
 }
 
 // windowLines returns the lines of the report that measure limiters whose windows end during the
-// run. Before each measured window, there is a window in which units were used.
+// run. In the window before each measured window, units were used too.
 func windowLines() (table []line) {
 	for _, a := range []struct{ name, algo string }{
 		{"FixedWindow", "fixedwindow"},

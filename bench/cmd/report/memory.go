@@ -40,7 +40,7 @@ func allocations(work string) line {
 	}}
 }
 
-// The function known returns workloads in which the subject already holds all keys when it is
+// The function named "known" returns workloads in which the subject already holds all keys when it is
 // measured, so that no call should allocate memory. They cover each outcome, and windows that end
 // during the run.
 func known(s bench.Spec) []bench.Workload {
@@ -118,7 +118,7 @@ func bytesOf(name string, count int) (float64, error) {
 	return each, nil
 }
 
-// The function filled makes a new subject from the Spec s, and calls it once for each of its keys.
+// The function named "filled" makes a new subject from the Spec s, and calls it once for each of its keys.
 // The parameter count is the number of these keys. Each key has 24 bytes.
 func filled(s bench.Spec, count int) (bench.Subject, error) {
 	subject, err := s.New(s.Limit(bench.Workload{Keys: count, Names: bench.Even, Outcome: bench.Denied}))
@@ -129,8 +129,8 @@ func filled(s bench.Spec, count int) (bench.Subject, error) {
 	return subject, holds(subject, count)
 }
 
-// The function holds returns an error if the subject does not hold the given number of keys.
-// Without a method Len, a subject does not tell this number, and there is no error.
+// The function named "holds" returns an error if the subject does not hold the given number of keys.
+// If the subject has no method Len, its number of keys is unknown, and there is no error.
 func holds(subject bench.Subject, count int) error {
 	if s, ok := subject.(interface{ Len() int }); ok && s.Len() != count {
 		return fmt.Errorf("holds %d keys, not %d", s.Len(), count)

@@ -34,8 +34,8 @@ func hasMarkers(file, name string) error {
 	})
 }
 
-// The function between writes the text into the file, between the two lines that mark the place of
-// the given name. If the file name is empty, it does nothing.
+// The function named "between" writes the text into the file, between the two marks of the given name.
+// If the file name is empty, it does nothing.
 func between(file, name, text string) error {
 	return rewrite(file, func(page string) (string, error) { return replaceBetween(page, name, text) })
 }

@@ -30,7 +30,7 @@ const (
 	ofPeer                // the ratio to the fastest peer (limiter of another module)
 )
 
-// The method in returns the number that n selects from the reading r.
+// The method named "in" returns the number that n selects from the reading r.
 func (n number) in(r reading) float64 {
 	switch n {
 	case ofBase:

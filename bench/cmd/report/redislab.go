@@ -114,7 +114,7 @@ var (
 	failed     figure = func(s bench.RedisSample) float64 { return s.Errors }
 )
 
-// The method of returns the median of the figure f over the samples.
+// The method named "of" returns the median of the figure f over the samples.
 func (f figure) of(samples []bench.RedisSample) float64 {
 	var xs []float64
 	for _, s := range samples {
@@ -123,7 +123,7 @@ func (f figure) of(samples []bench.RedisSample) float64 {
 	return median(xs)
 }
 
-// The method best returns the best figure among the samples: the largest figure if the parameter
+// The method named "best" returns the best figure among the samples: the largest figure if the parameter
 // largest is true, and otherwise the smallest figure.
 func (f figure) best(samples []bench.RedisSample, largest bool) float64 {
 	best := f(samples[0])
@@ -154,8 +154,8 @@ const (
 )
 
 // redisDenied times three subjects in turns: denials by a limiter with a store, denials by a store
-// that is called directly, and the subject named floor. Only its first call measures. Later calls
-// return the times of the first call.
+// that is called directly, and the subject named floor. Only the first call of redisDenied measures.
+// Later calls return the times that the first call has measured.
 func (l *lab) redisDenied() (*lab, error) {
 	if err := l.redis.start(); err != nil {
 		return nil, err

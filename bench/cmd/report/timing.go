@@ -76,7 +76,7 @@ type timer struct {
 	n    int // number of calls on each core in a batch; 0 until the method calibrate has chosen it
 }
 
-// The constant brief is the longest window that counts as short. If windows are short, a batch of
+// The constant named "brief" is the longest window that counts as short. If windows are short, a batch of
 // calls to one subject lasts for at least two windows. If windows are longer, a whole round (a batch
 // for each subject) must fit into one window: if too little time is left in the window, the lab waits
 // for the next one.
@@ -97,8 +97,9 @@ func (l *lab) sampleWorkload(w bench.Workload, specs []bench.Spec) error {
 	}
 	for round := range l.rounds {
 		runtime.GC()
-		// The variable enough is more than the time that a round takes. If windows are long, and less time
-		// than this is left in the present window, the round waits for the next window.
+		// The variable named "enough" is more than the time that a round takes. If windows are long, the first
+		// round waits for the next window. A later round waits only if less than this time is left in the
+		// present window.
 		enough := 2 * batch * time.Duration(len(timers))
 		if w.Window > brief && (round == 0 || w.UntilTurn() < enough) {
 			if err := turnAll(timers, w); err != nil {
@@ -146,7 +147,7 @@ func (l *lab) checkShares(w bench.Workload, specs []bench.Spec) error {
 	return nil
 }
 
-// The constant cheap is the largest number of keys for which the lab makes a new subject in each
+// The constant named "cheap" is the largest number of keys for which the lab makes a new subject in each
 // round. With a new subject, memory addresses and hash seeds vary. For more keys this would take too
 // long, so all rounds use the same subject.
 const cheap = 1000

@@ -25,7 +25,7 @@ func held(a ratelimit.Ask, i int) ratelimit.Ask {
 	return a
 }
 
-// The function end settles the given reservation and reports that it used no units. All of its units are then free
+// The function named "end" settles the given reservation and reports that it used no units. All of its units are then free
 // again.
 func end(ctx context.Context, s *redisstore.Store, a ratelimit.Ask) error {
 	a.Charged, a.N = a.N, 0
@@ -44,7 +44,7 @@ func once(ctx context.Context, s *redisstore.Store, a ratelimit.Ask, i int, repl
 }
 
 // inFlight returns a work (a sequence of measured steps) with a single step. The step reserves a unit of a key, and
-// then ends the reservation. The key has other open reservations at that time: their number is the parameter open.
+// then ends the reservation. At that time, the key also has other open reservations. The parameter open is their number.
 // Before the step is measured, a call of the step with i = -1 makes these other reservations.
 func inFlight(a ratelimit.Algorithm, open int) work {
 	ask := an(a, ample, "one key for all "+strconv.Itoa(open))

@@ -76,8 +76,8 @@ type work struct {
 }
 
 // A step is one kind of call. The function do makes the call for one key. Its argument i is 0 in
-// the first call for a key, 1 in the second, and so on. Before a step is measured, do is called
-// once for another key with i = -1.
+// the first call for a key, 1 in the second, and so on. Before a step is measured, this function is
+// called once for another key with i = -1.
 type step struct {
 	name string
 	do   func(ctx context.Context, s *redisstore.Store, key string, i int) error
@@ -162,7 +162,7 @@ var (
 	scarce = ratelimit.Rate{Requests: 1, Per: 24 * time.Hour}
 )
 
-// The function an returns a new ask (a request to the store) for one unit of the given key, with the given
+// The function named "an" returns a new ask (a request to the store) for one unit of the given key, with the given
 // algorithm and rate. A sliding window log supports only lower rates, so for this algorithm the function
 // lowers the rate.
 func an(a ratelimit.Algorithm, r ratelimit.Rate, key string) ratelimit.Ask {
@@ -190,7 +190,7 @@ func take(ctx context.Context, s *redisstore.Store, allowed bool, asks ...rateli
 // The variable all lists the five algorithms.
 var all = ratelimit.Algorithms()
 
-// The function plain returns the works (sequences of measured steps) that use no reservations, request IDs
+// The function named "plain" returns the works (sequences of measured steps) that use no reservations, request IDs
 // or warm-up. A checkout of an older commit can build these works too.
 func plain() (works []work) {
 	for _, a := range all {

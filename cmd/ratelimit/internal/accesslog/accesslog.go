@@ -23,15 +23,15 @@ const MaxLine = 1 << 20
 // An Entry is one request in a log.
 type Entry struct {
 	Time     int64             // time of the request in nanoseconds since the Unix epoch
-	Client   string            // name of the client; if the log has only its address, "ip:" and the field IP, as in httplimit
+	Client   string            // name of the client; if the log has only an address, "ip:" followed by the field IP, as in httplimit
 	Endpoint string            // path of the request without its query, the path of its route, or the text of a column such as "endpoint"
-	IP       string            // address of the client without a port; of an IPv6 address, its network
+	IP       string            // address of the client without a port; for an IPv6 address, its prefix, such as 2001:db8::/64
 	Tier     string            // the client's plan, which selects the limit
 	Cost     int               // how many units of a limit the request uses up, at least 1
 	Attrs    map[string]string // values of the attributes by name; the next call of Next overwrites the map
 
-	// Costs has what the request costs in other units than the field Cost, for example in tokens. It is empty if the
-	// line does not say this. The next call of Next overwrites the slice.
+	// Costs lists further costs of the request, each in a unit with a name, such as 300 tokens. It is empty if the line has
+	// no such costs. The next call of Next overwrites the slice.
 	Costs []Cost
 }
 
@@ -62,7 +62,7 @@ type Options struct {
 type LineError struct {
 	Line   int    // number of the line; the first is 1
 	Text   string // beginning of the line
-	Reason string // why the line cannot be read: "is no JSON object" becomes "line 5 is no JSON object"
+	Reason string // why the line cannot be read, such as "is no JSON object"; the text of Error is then "line 5 is no JSON object: ..."
 }
 
 // Error returns a text with the number of the line, the reason, and the beginning of the line.
@@ -75,11 +75,12 @@ const (
 	maxText     = 120
 )
 
-// Counts says how many lines a Reader has read.
+// Counts says how many lines a Reader has read. The number Lines is the sum of Entries, Broken and Left. If the log is a CSV
+// with a header, Lines also counts the header.
 type Counts struct {
 	Lines    int          // lines that are not empty
 	Entries  int          // lines that are requests
-	Broken   int          // lines that cannot be read; Lines is Entries + Broken + Left, plus 1 if the log is a CSV with a header
+	Broken   int          // lines that cannot be read
 	Left     int          // lines that can be read, but do not meet Options.Where
 	TooLong  int          // how many of the Broken lines are longer than MaxLine
 	Examples []*LineError // the first few of the Broken lines
@@ -87,13 +88,13 @@ type Counts struct {
 
 // A parser reads the lines of one format.
 type parser interface {
-	// The method parse reads one line, and stores the text of each wanted column in found. If the line cannot be read,
-	// it returns the reason. Otherwise it returns an empty text.
+	// The method "parse" reads one line, and stores the text of each wanted column in the slice to which found points. If
+	// the line cannot be read, the method returns the reason. Otherwise it returns an empty text.
 	parse(line []byte, found *found) (reason string)
 }
 
-// The type found holds the texts of one line: found[i] is the text of the column columns.names[i], or nil if the
-// line does not have this column. The texts are valid until the next line is read.
+// A value of the type "found" holds the texts of one line. The element with the index i is the text of the column
+// columns.names[i], or nil if the line does not have this column. The texts are valid until the next line is read.
 type found [][]byte
 
 // A Reader reads the requests of one log.
@@ -118,8 +119,9 @@ type Kept struct {
 	clients clients
 }
 
-// unpacked returns a reader of the uncompressed text of in, which may be compressed with gzip or bzip2. If in is compressed
-// with zstd or xz, it returns an error that names the program that unpacks this form.
+// unpacked returns a reader of the uncompressed text of a log. The parameter in reads the log as it is stored: uncompressed, or
+// compressed with gzip or bzip2. If the log is compressed with zstd or xz, unpacked returns an error that names the program that
+// can unpack it.
 func unpacked(in *bufio.Reader) (*bufio.Reader, error) {
 	magic, _ := in.Peek(10)
 	begins := func(text string) bool { return bytes.HasPrefix(magic, []byte(text)) }
@@ -222,7 +224,7 @@ func beginning(line []byte) string {
 	return string(line)
 }
 
-// The method next returns the next line without its line end. If the line is too long, it returns the beginning of
+// The method named "next" returns the next line without its line end. If the line is too long, it returns the beginning of
 // the line.
 func (r *Reader) next() (line []byte, tooLong bool, err error) {
 	line, err = r.in.ReadSlice('\n')
@@ -339,8 +341,8 @@ func (r *Reader) read(line []byte, e *Entry) (reason string) {
 	return ""
 }
 
-// leftOut and comment are the reasons why a line that can be read is not a request: it does not meet Options.Where, or it
-// is a comment.
+// leftOut and comment are two special reasons. They are returned for a line that can be read, but is no Entry. The reason is
+// leftOut if the line does not meet Options.Where. It is the constant comment if the line is a comment of the log.
 const (
 	leftOut = "is left out"
 	comment = "is a comment"
@@ -420,8 +422,8 @@ func (r *Reader) text(p part) string {
 	return ""
 }
 
-// The type texts converts bytes to strings. It keeps some of the strings in a hash table. If it finds the same text
-// in the table, it returns the kept string and allocates nothing.
+// The type texts is a hash table that converts bytes to strings. It keeps some of the strings. If it already has a string
+// with the same text, it returns this string and allocates nothing.
 type texts [1 << 12]string
 
 // maxKept is the largest length in bytes of a string that the table keeps.

@@ -6,23 +6,24 @@ import (
 	"net/netip"
 )
 
-// A client has the text of an address in a log, and the IP and the name that this text gives the client.
+// A client holds an address as it stands in a log, and the IP and the name that a Reader makes from it.
 type client struct {
 	text string // the address as the log has it
-	ip   string // the address without a port; of an IPv6 address, its network
-	name string // "ip:" and the text of the field ip
+	ip   string // the address without a port; for an IPv6 address, its prefix, such as 2001:db8::/64
+	name string // "ip:" followed by the text of the field ip
 }
 
 // The type clients caches clients by the text of their address, so that most addresses need not be parsed.
 type clients struct {
-	tags [keptClients]uint32 // bits of the hash of each kept address; 0 if there is none
+	tags [keptClients]uint32 // for each element of the field kept, 32 bits of the hash of its address; 0 if the element is empty
 	kept [keptClients]keptClient
 }
 
 // keptClients is how many addresses are kept.
 const keptClients = 1 << 12
 
-// A keptClient is one entry of the cache. For an IPv4 address without a port, it has only a name: "ip:" and the address.
+// A keptClient is one entry of the cache. For an IPv4 address without a port, it has only a name, which is "ip:" followed by the
+// address.
 type keptClient struct {
 	name  string
 	other *client // nil for an IPv4 address without a port
@@ -32,7 +33,8 @@ type keptClient struct {
 var keptSeed = maphash.MakeSeed()
 
 // of returns the IP and the name of the client with the given address. The parameter bits is the length of the prefix that
-// stands for an IPv6 address. The tags are small enough for a fast cache. If they differ, of need not look at a kept address.
+// stands for an IPv6 address. The table c.tags is so small that it stays in a fast cache of the processor. If the tag of an entry
+// differs from the tag of the given address, the entry has another address, and is not read.
 func (c *clients) of(text []byte, bits int) (ip, name string) {
 	const prefix = len("ip:")
 	hash := maphash.Bytes(keptSeed, text)

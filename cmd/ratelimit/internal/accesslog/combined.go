@@ -78,8 +78,8 @@ func (p *combined) parse(line []byte, into *found) string {
 	return ""
 }
 
-// identity sets the columns "ident" and "user", with which the given text begins, and returns the text after the bracket that
-// follows them. It returns nil if there is no such bracket.
+// identity sets the columns "ident" and "user". The given text begins with these two columns, and an opening bracket follows.
+// The result is the text after the bracket, or nil if there is no such bracket.
 func (p *combined) identity(f found, line []byte) []byte {
 	if none := []byte("- - ["); bytes.HasPrefix(line, none) {
 		return line[len(none):]
@@ -119,7 +119,7 @@ func (p *combined) request(f found, line []byte) bool {
 	return len(target) > 0
 }
 
-// The method rest sets the columns that come after the column "status". Its argument is the part of the line that
+// The method named "rest" sets the columns that come after the column "status". Its argument is the part of the line that
 // follows the status.
 func (p *combined) rest(f found, line []byte) {
 	line = bytes.TrimPrefix(line, []byte(" "))

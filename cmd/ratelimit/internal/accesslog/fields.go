@@ -35,7 +35,7 @@ func (f Fields) Set(text string) error {
 // Units returns the units for which f has a part "cost:UNIT", in alphabetical order.
 func (f Fields) Units() (units []string) { return f.after("cost:") }
 
-// The method after finds the parts whose names begin with the prefix. It returns the rest of each of these names, in
+// The method named "after" finds the parts whose names begin with the prefix. It returns the rest of each of these names, in
 // alphabetical order.
 func (f Fields) after(prefix string) (names []string) {
 	for part := range f {
@@ -101,8 +101,9 @@ type column struct {
 // The variable urls lists the names of columns whose text is a URL or a request line.
 var urls = []string{"uri", "request_uri", "url", "request", "requestUrl", "http_request"}
 
-// columns returns the columns that are read. The given defaults are for the parts that f does not have. The method and the
-// host of requests are read only if the endpoint depends on them.
+// columns returns the columns that are read. A part that f does not have gets its columns from the given defaults. If byRoute
+// is true, the endpoint of a request is the path of its route, which depends on the request's method and host. If byRoute is
+// false, the columns of the method and the host are not read.
 func (f Fields) columns(defaults Fields, byRoute bool, where []Where) *columns {
 	c := &columns{of: make([][]int, toAttr)}
 	for name, p := range partNames {
@@ -128,7 +129,7 @@ func (f Fields) columns(defaults Fields, byRoute bool, where []Where) *columns {
 	return c
 }
 
-// The method add returns the index of the column for each of the given names. If there is no column with one of these
+// The method named "add" returns the index of the column for each of the given names. If there is no column with one of these
 // names yet, add makes the column.
 func (c *columns) add(names []string) (indexes []int) {
 	for _, name := range names {
@@ -142,8 +143,8 @@ func (c *columns) add(names []string) (indexes []int) {
 	return indexes
 }
 
-// The method first returns the index of the first column of the part p that is not empty in the current line. If all
-// columns are empty, it returns -1.
+// The method named "first" looks for a column of the part p that is not empty in the current line. It returns the index of the
+// first such column. If all columns of the part are empty, it returns -1.
 func (c *columns) first(f found, p part) int {
 	for _, i := range c.of[p] {
 		if len(f[i]) > 0 {

@@ -14,14 +14,14 @@ type Format string
 const (
 	Auto       Format = "auto"
 	Combined   Format = "combined"   // the common log format or the combined log format
-	VHost      Format = "vhost"      // vhost_combined of Apache: the name of a virtual host, and then as Combined
+	VHost      Format = "vhost"      // vhost_combined of Apache: the name of a virtual host, followed by a line as in Combined
 	JSON       Format = "json"       // one JSON object on each line
 	CSV        Format = "csv"        // one record of comma-separated values on each line
 	ALB        Format = "alb"        // Application Load Balancer of AWS
 	CLB        Format = "clb"        // Classic Load Balancer of AWS
 	CloudFront Format = "cloudfront" // standard logs of CloudFront
 	IIS        Format = "iis"        // extended log format of W3C, as IIS writes it
-	Envoy      Format = "envoy"      // the default format of Envoy, or JSON with the names of its documentation
+	Envoy      Format = "envoy"      // the default format of Envoy, or JSON with the field names of Envoy's documentation
 	Caddy      Format = "caddy"      // JSON of Caddy
 	Traefik    Format = "traefik"    // JSON of Traefik, or its default format, which is Combined
 	GCP        Format = "gcp"        // log entries of Cloud Logging with an httpRequest, a JSON object on each line
@@ -33,7 +33,7 @@ func Formats() []Format {
 	return []Format{Auto, Combined, VHost, "common", JSON, CSV, ALB, CLB, CloudFront, Envoy, Caddy, Traefik, GCP, IIS}
 }
 
-// The type known describes a format. Its map has the default columns of each part of an Entry. If the lines have a fixed
+// The type named "known" describes a format. Its map has the default columns of each part of an Entry. If the lines have a fixed
 // layout, known.layout describes the lines in the syntax of log_format in nginx.conf. Otherwise known.layout is empty.
 type known struct {
 	fields Fields
@@ -78,7 +78,7 @@ var formats = map[Format]known{
 		"endpoint": {"httpRequest.requestUrl"}, "method": {"httpRequest.requestMethod"}}},
 }
 
-// plainFields has the columns of JSON lines and CSV.
+// plainFields has the default columns of the formats JSON and CSV.
 var plainFields = Fields{
 	"time":     {"time", "ts", "timestamp", "@timestamp"},
 	"client":   {"client", "user", "ip", "remote_ip", "remote_addr"},
@@ -148,7 +148,7 @@ func (r *Reader) guess(line []byte) Format {
 }
 
 // guessJSON returns the format of a log with a JSON object on each line. If the user has named the columns of the time, the
-// client or the endpoint, the format is JSON, without a look at the line.
+// client or the endpoint, the format is JSON, whatever the line contains.
 func (r *Reader) guessJSON(line []byte) Format {
 	for _, part := range []string{"time", "client", "endpoint"} {
 		if r.options.Fields[part] != nil {

@@ -7,7 +7,8 @@ import (
 )
 
 // A jsonLine is the parser for JSON lines. Each field of a JSON object is a column with the same name. If the
-// object lies within other objects, their names come first, with dots between them: "request.remote_ip".
+// object lies within other objects, the name of the column begins with their names, with dots between the names. For
+// example, the field "remote_ip" within the object "request" is the column "request.remote_ip".
 type jsonLine struct {
 	names []string
 	line  []byte
@@ -44,7 +45,7 @@ func (p *jsonLine) space() {
 	}
 }
 
-// The method next skips spaces. Then it reports whether the next byte is c. If the next byte is c, it skips this
+// The method named "next" skips spaces. Then it reports whether the next byte is c. If the next byte is c, it skips this
 // byte too.
 func (p *jsonLine) next(c byte) bool {
 	p.space()

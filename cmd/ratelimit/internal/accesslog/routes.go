@@ -59,7 +59,7 @@ type request struct {
 	method, host, target []byte // the method is empty if the log does not have it
 }
 
-// endpoint returns the endpoint of a request. Without a pattern that matches, it is "unmatched".
+// endpoint returns the endpoint of a request. If no pattern matches the request, the endpoint is "unmatched".
 func (r *Routes) endpoint(q *request) string {
 	r.key = append(append(append(r.key[:0], q.method...), ' '), q.host...)
 	r.key = append(append(r.key, ' '), q.target...)
@@ -91,7 +91,8 @@ func methodIn(text []byte) []byte {
 	return nil
 }
 
-// withoutQuery returns a path without its query, and the path of a URL. Any other text stays as it is.
+// withoutQuery removes the query from a path. If the text is a URL, withoutQuery returns only the path of the URL. It returns
+// any other text unchanged.
 func withoutQuery(text []byte) []byte {
 	if len(text) > 0 && text[0] == '/' || bytes.Contains(text, []byte("://")) && bytes.IndexByte(text, ' ') < 0 {
 		return pathIn(text)

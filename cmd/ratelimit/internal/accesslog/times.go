@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The type times parses texts that are times. It keeps some results, because many lines have the same time: those of one log
-// in a row, and those of several logs that are merged.
+// The type named "times" parses texts that are times. It keeps some results, because several lines often have the same time.
+// They may follow each other in one log, or be in different logs that are read together.
 type times [64]keptTime
 
 // A keptTime is a text and the time that it means.
@@ -25,7 +25,8 @@ type keptTime struct {
 //   - A number since the Unix epoch. A number below 1e11 is in seconds, below 1e14 in milliseconds, below 1e17 in
 //     microseconds, and otherwise in nanoseconds.
 //
-// The parameter last is where the time of the previous line of the log is kept. It may point to nil.
+// The variable to which the parameter last points holds the time of the previous line of the log. It is nil before the first
+// line. If the text is a time, the method stores this time in the variable.
 func (t *times) parse(text []byte, last **keptTime) (ns int64, ok bool) {
 	if *last != nil && bytes.Equal(text, (*last).text) {
 		return (*last).ns, true
@@ -80,7 +81,7 @@ func (s *scan) number(n int) (v int) {
 	return v
 }
 
-// The method one reads one byte, which must be one of the bytes in set.
+// The method named "one" reads one byte, which must be one of the bytes in set.
 func (s *scan) one(set string) (c byte) {
 	if len(s.text) == 0 || bytes.IndexByte([]byte(set), s.text[0]) < 0 {
 		s.ok = false

@@ -7,8 +7,8 @@ import (
 )
 
 // A w3c is the parser for the extended log format of W3C, which IIS and CloudFront write. The directive #Fields names the
-// columns of the lines after it. A log may have several such directives. The columns date and time are one column, "date
-// time".
+// columns of the lines after it. A log may have several such directives. The parser joins the fields "date"
+// and "time" of a line, with a space between them, to one column with the name "date time".
 type w3c struct {
 	columns    *columns
 	at         []int // the index in columns.names of each field of a line; -1 if the field is not wanted; nil before #Fields

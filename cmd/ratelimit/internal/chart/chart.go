@@ -13,7 +13,7 @@ type Figure struct {
 	ID     string  // prefix of the ids in the SVG; two figures on one page of HTML need different prefixes
 	Title  string  // name of the picture
 	Desc   string  // what the picture shows, in words, for screen readers
-	Width  int     // width in pixels; 0 means 520
+	Width  int     // width in pixels; 0 means 380
 	X      Axis    // horizontal axis of all panels
 	Panels []Panel // panels from top to bottom
 	Inline bool    // whether to leave the style sheet out of the SVG; the HTML page must then contain the result of Style
@@ -53,7 +53,7 @@ type Kind int
 // The kinds of a Series: ways to draw its points.
 const (
 	Line  Kind = iota // a straight line from each point to the next
-	Steps             // a horizontal line from each point to the X of the next point, at the Y of the first of the two
+	Steps             // a horizontal line at the Y of each point, from its X to the X of the next point
 	Area              // like Steps, with the area below the lines filled
 	Dots              // a marker at each point
 	Lane              // a marker for each point in a row below the plot; Y is ignored

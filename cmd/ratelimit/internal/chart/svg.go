@@ -127,13 +127,13 @@ func (c *canvas) middle(t tick) float64 {
 	return min(max(c.x(t.at), margin/2+half), c.width-margin/2-half)
 }
 
-// The method at returns the y coordinate of the number v on the vertical axis.
+// The method named "at" returns the y coordinate of the number v on the vertical axis.
 func (p *plot) at(v float64) float64 {
 	part := (min(max(v, p.lowest), p.highest) - p.lowest) / (p.highest - p.lowest)
 	return p.bottom - float64(part*(p.bottom-p.top))
 }
 
-// lines breaks text into lines that fit into the width. It writes them below everything that was drawn.
+// lines breaks text into lines that fit into the width. It writes them below everything that was drawn so far.
 func (c *canvas) lines(text, class string, size int, bold bool, x float64) {
 	for _, line := range wrap(text, size, bold, c.width-margin-x) {
 		c.y += float64(size)

@@ -18,7 +18,7 @@ var advances = [...]int{
 	635, 635, 412, 521, 393, 634, 592, 818, 592, 592, 525, 637, 337, 637, 838,
 }
 
-// The constant bolder is the width of a bold character as a percentage of the width of the same character in regular
+// The constant named "bolder" is the width of a bold character as a percentage of the width of the same character in regular
 // type.
 const bolder = 127
 

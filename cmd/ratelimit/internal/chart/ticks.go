@@ -16,9 +16,9 @@ type tick struct {
 // maxTicks is the largest number of ticks of an axis.
 const maxTicks = 12
 
-// ticks returns the ticks between the numbers lowest and highest. It tries larger and larger distances between ticks
-// until the function fits returns true. If this function never returns true, ticks returns the ticks with the largest
-// distance.
+// ticks returns the ticks between the numbers lowest and highest. It tries larger and larger distances between ticks, and
+// passes the ticks of each distance to the given function. When this function returns true, the result is these ticks. If
+// the function never returns true, the result is the ticks with the largest distance.
 func (a Axis) ticks(lowest, highest float64, fits func([]tick) bool) []tick {
 	var found []tick
 	for step := range a.steps(highest - lowest) {
@@ -35,7 +35,7 @@ func (a Axis) ticks(lowest, highest float64, fits func([]tick) bool) []tick {
 }
 
 // steps yields distances between ticks that are easy to read, such as 1, 2 and 5, in rising order. The parameter span is the
-// length of the axis. The first distance is at least span/maxTicks. The last one is the first that is longer than span.
+// length of the axis. No distance is below span/maxTicks. After the first distance that is longer than span, there are no more.
 func (a Axis) steps(span float64) func(yield func(float64) bool) {
 	return func(yield func(float64) bool) {
 		minStep := span / maxTicks

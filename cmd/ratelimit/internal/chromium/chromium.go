@@ -107,8 +107,8 @@ func (b *Browser) start(path, profile string) (stop func(), err error) {
 	}, nil
 }
 
-// The method read reads messages until the pipe ends. If a message is an answer, read passes it to the call that
-// waits for it. If a message is an event, read passes it to the page to which the event belongs.
+// The method named "read" reads messages until the pipe ends. It passes each answer to the call that waits for the
+// answer, and each event to the page to which the event belongs.
 func (b *Browser) read(from io.Reader) {
 	r := bufio.NewReader(from)
 	var err error

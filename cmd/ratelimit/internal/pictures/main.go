@@ -1,5 +1,5 @@
 // Command pictures draws the pictures in the documentation. It sends requests to the limiter of this
-// repository, so that a picture shows what the code does. In the folder cmd/ratelimit:
+// repository, so that a picture shows what the code does. Run it in the folder cmd/ratelimit:
 //
 //	go run ./internal/pictures ../../docs/pictures
 package main

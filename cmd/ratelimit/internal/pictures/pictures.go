@@ -67,7 +67,7 @@ func algorithms() (*chart.Figure, error) {
 	return f, nil
 }
 
-// The function named one returns a function that draws one algorithm. The picture has a panel with the state of the
+// The function named "one" returns a function that draws one algorithm. The picture has a panel with the state of the
 // algorithm and, below it, a panel with the requests that the algorithm grants.
 func one(a ratelimit.Algorithm, title string, state func(*play) chart.Panel) func() (*chart.Figure, error) {
 	return func() (*chart.Figure, error) {
@@ -79,7 +79,7 @@ func one(a ratelimit.Algorithm, title string, state func(*play) chart.Panel) fun
 	}
 }
 
-// figure returns a picture that has the panel state and, below it, a panel with the requests that were granted.
+// figure returns a picture with two panels: the given panel and, below it, a panel with the requests that were granted.
 func (p *play) figure(title string, state chart.Panel) *chart.Figure {
 	f := newFigure("one", title)
 	f.Desc = "The limit is 10 every 10 seconds. " + p.describe()

@@ -27,7 +27,7 @@ const (
 
 // A monthPlay has the answers to the requests of the picture of a calendar.
 type monthPlay struct {
-	granted, denied, used []chart.Point // X is days since the year began; Y of used is how many were granted in this month so far
+	granted, denied, used []chart.Point // X is days since the year began; in used, Y is how many were granted in the month so far
 }
 
 // runMonths sends a request every two days, at noon in winter, to a limiter that grants 10 in each month.
