@@ -132,7 +132,7 @@ const (
 	Allowed                // the total of the grants
 	Denied                 // the total of the denials
 	Shadowed               // denials by a rule in shadow, which stop no request
-	Advised                // denials by a rule in shadow that tells the caller of them
+	Advised                // denials by a rule in advise mode, which stop no request, but are reported to the caller
 )
 
 // Finish adds a decision to the total t and unlocks the shard. The parameter now is the instant of the

@@ -99,7 +99,8 @@ func (q *retryQueue) wakeFirst() {
 	}
 }
 
-// wakeOrForget wakes the head of the first line of the queue q, or forgets q if q has no lines.
+// wakeOrForget forgets the queue q if it has no lines and no head asks the store now. Otherwise it calls
+// wakeFirst.
 func (rs *Retries) wakeOrForget(q *retryQueue) {
 	if len(q.lines) == 0 && q.asking == 0 {
 		delete(rs.queues, q.key)
@@ -136,7 +137,8 @@ func (rs *Retries) stand(l *retryLine, d Denial, wakes uint64) {
 		rs.queues[key] = q
 	}
 	q.push(l)
-	// Keep q.denial if l is not the first line, or if d is only a copy of q.denial that Ahead has made.
+	// Keep q.denial in two cases: l is not the first line, or another head asks the store now and d is only a
+	// copy of q.denial that Ahead has made. (The field Due of such a copy is 0.)
 	if q.lines[0] != l || d.Due == 0 && q.asking > 0 {
 		return
 	}
