@@ -246,7 +246,7 @@ func (r *Rule) UnmarshalJSON(data []byte) (err error) {
 	return err
 }
 
-// String returns e as a sentence, a table of the rules, and lines with what the table has no column for, such as errors.
+// String returns e as text: a sentence with the answer, then a table of the rules, then lines with further details, such as errors.
 func (e *Explanation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", e.answer())

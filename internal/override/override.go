@@ -44,8 +44,8 @@ type Override struct {
 	Note   string        // a text for operators, which decides nothing
 }
 
-// Part returns the kind of key part that names what o is for: keyspec.IP if o is for addresses, and keyspec.User if o is
-// for a client.
+// Part returns keyspec.IP if o is for addresses, and keyspec.User if o is for a client. A rule can have the rate of o only
+// if its keys have a part of this kind.
 func (o *Override) Part() keyspec.Kind {
 	if o.IP != "" {
 		return keyspec.IP

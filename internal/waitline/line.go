@@ -34,7 +34,7 @@ type place struct {
 	links[*place]      // the places before and after this one in the list queue.uses
 	inQueue       int  // index of this place in the heap queue.lines, plus one; 0 if the line is not in the queue
 	binding       bool // whether the line is in the queue because its first caller must wait for this key longer than for its others
-	left          bool // whether the line was in the queue, and was taken out because a decision on the line is being made
+	left          bool // whether vacate has taken the line out of the queue, and leftQueues has not been called since
 	run           run
 }
 

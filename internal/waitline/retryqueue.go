@@ -37,11 +37,12 @@ type retryQueue struct {
 	grants int    // how many heads were served since the last denial; as many may ask at the same time
 
 	version uint64      // how often the queue has changed in a way that makes all forecasts wrong
-	future  retryFuture // tells when a newcomer will be served that joins none of the lines in the queue
+	future  retryFuture // tells when a newcomer that joins none of the lines in the queue will be served
 }
 
-// A retryFuture holds a copy of the state that the key of a queue will have after the callers ahead are
-// served. The copy is valid as long as the queue has the same version.
+// A retryFuture is a forecast for a newcomer. It holds a copy of the state that the key of a queue will have
+// once all callers ahead of the newcomer are served. The copy is valid as long as the field version of the
+// retryFuture equals the field version of the queue.
 type retryFuture struct {
 	copies
 	version uint64
@@ -52,8 +53,8 @@ type retryFuture struct {
 // the rate in the copied state is used.
 var anyKey = make([]engine.Spot, 1)
 
-// charge takes the n units of a waiting caller from the copy, at the first instant at which the copy has
-// these units. The parameter from is the earliest instant that is allowed.
+// charge takes the n units of a waiting caller from the copy. It takes them at the earliest instant at which
+// the copy has these units, but not before the instant in the parameter "from".
 func (f *retryFuture) charge(from keytable.Instant, n int64) {
 	amounts := []int64{n}
 	if at := f.ready(anyKey, from, amounts); at != keytable.End {
