@@ -120,7 +120,7 @@ type Rule struct {
 	Held       Held          `json:"held,omitzero"`       // units that requests in progress hold, if the rule counts such requests
 	Result     Result        `json:"result"`              // what the rule would answer alone
 
-	Override *Override `json:"override,omitempty"` // the exemption or the rate of the client, or nil; not used if it does not fit the rule
+	Override *Override `json:"override,omitempty"` // the client's exemption or rate, or nil; no effect if the rate does not fit the rule
 
 	MaxIn int   `json:"maxIn"` // most units granted in an interval of length Rate.Per; -1 if not known
 	Err   error `json:"-"`     // why the store, the limiter or Resolve failed, or nil
@@ -246,7 +246,7 @@ func (r *Rule) UnmarshalJSON(data []byte) (err error) {
 	return err
 }
 
-// String returns e as a sentence, a table of the rules, and lines with what the table has no column for, such as errors.
+// String returns e as text: a sentence with the answer, then a table of the rules, then lines with further details, such as errors.
 func (e *Explanation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", e.answer())

@@ -16,8 +16,8 @@ type Clock struct {
 	now    time.Time           // guarded by mu
 	alarms map[*alarm]struct{} // alarms that have yet to ring; guarded by mu
 
-	lines   map[Line]int // where callers wait, and how many there; guarded by mu
-	waiting int          // number of callers that wait, as Waits counts them, plus channels of After that have yet to receive; guarded by mu
+	lines   map[Line]int // number of callers that wait in each Line; guarded by mu
+	waiting int          // callers that wait, as Waits counts them, plus channels of After that have yet to receive; guarded by mu
 	rung    int          // alarms made by Alarm that have rung, but whose callers have not yet stopped them; guarded by mu
 	changed sync.Cond    // wakes BlockUntil when waiting or rung changes; its L is nil until the first call of BlockUntil; guarded by mu
 }
@@ -113,8 +113,8 @@ type Line = interface {
 	Settle()
 }
 
-// Waits changes the number of callers that wait in the given Line, as [Clock.BlockUntil] counts them. The Line is nil for a
-// caller that waits for nothing but the clock.
+// Waits adds the parameter change to the number of waiting callers, which [Clock.BlockUntil] counts. The callers wait in the given
+// Line. The Line is nil for callers that wait in no Line.
 func (c *Clock) Waits(change int, in Line) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,7 +14,8 @@ type Built struct {
 	// Build is the function that builds Value. It is nil once Value is built.
 	//
 	// If a rule already has a value from the same config, Value is set to that value although Build is
-	// not nil. Build is then called only if the rule has lost that value before the rules are changed.
+	// not nil. The value is then kept, and Build is not called, unless another change of the rules takes
+	// that value away from the rule first.
 	Build func() (any, error)
 
 	uses   atomic.Int64 // how many rules use the value

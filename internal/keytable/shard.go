@@ -132,12 +132,12 @@ const (
 	Allowed                // the total of the grants
 	Denied                 // the total of the denials
 	Shadowed               // denials by a rule in shadow, which stop no request
-	Advised                // denials by a rule in shadow that tells the caller of them
+	Advised                // denials by a rule in advise mode, which stop no request, but are reported to the caller
 )
 
-// Finish adds a decision to the total t and unlocks the shard. The parameter now is the instant of the
-// decision: later calls of Latest return no earlier instant. If now is 0, Finish does not change the
-// instants that Latest returns.
+// Finish adds a decision to the total t and unlocks the shard. The parameter "now" is the instant of the
+// decision. Later calls of Latest return this instant or a later one. If the parameter is 0, Finish does not
+// change what Latest returns.
 func (s *Shard[S, A]) Finish(now Instant, t Tally) {
 	s.latest = max(s.latest, now)
 	switch t {

@@ -108,7 +108,7 @@ func (t *Table[S, A]) Len() int { return int(t.keys.Load()) }
 type Counts struct {
 	Allowed, Denied uint64 // decisions that granted or denied; calls that only look are not counted
 	Shadowed        uint64 // denials by a shadow rule, which stopped no request
-	Advised         uint64 // denials by a shadow rule that tells the caller of them; they are not in Shadowed
+	Advised         uint64 // denials that a shadow rule reported to the caller; they stopped no request, and are not in Shadowed
 	Evicted         uint64 // keys that lost their slots while they owed nothing
 	Overflowed      uint64 // grants to keys that got no slot because the table was full; the keys' shared state was charged
 }

@@ -86,8 +86,8 @@ func (n *node[R, G]) child(text string) (*node[R, G], string) {
 	return n, text[len(n.label):]
 }
 
-// count sets n.prefixes and n.open: two numbers of groups, at the node n and at all nodes below it. The same
-// numbers of the children of n must be set already.
+// count sets n.prefixes and n.open. Each of these fields counts groups at the node n and at all nodes below
+// it. The two fields of each child of n must be set already.
 func (n *node[R, G]) count() {
 	n.prefixes, n.open = 0, 0
 	if n.prefix != nil {

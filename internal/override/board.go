@@ -213,7 +213,7 @@ func (b *Board) Count(r *Ruling) {
 
 // Stats are the totals of a Board. They have the fields of OverrideStats in the root package.
 type Stats struct {
-	Blocked, Exempted, Rated  uint64 // requests that an override has changed, by its effect
+	Blocked, Exempted, Rated  uint64 // how many requests an override has blocked, has exempted from a rule, or has given another rate
 	Blocks, Exemptions, Rates int    // overrides of each effect that have not ended
 }
 

@@ -14,8 +14,8 @@ type Doubt struct {
 	met    atomic.Bool // whether an exemption did not apply because of the Doubt
 }
 
-// NewDoubt returns a Doubt that has the values and the deadline of the context ctx, and ends with it. The parameter client
-// is true if the client of the request was named after the address: then no exemption of the client applies either.
+// NewDoubt returns a Doubt that has the values and the deadline of the context ctx, and ends when ctx ends. The parameter client
+// is true if the client of the request was named after the address. In this case, no exemption of the client applies either.
 func NewDoubt(ctx context.Context, client bool) *Doubt { return &Doubt{Context: ctx, client: client} }
 
 // InDoubt returns the context with which a limiter decides on a request of this client from the address ip. The parameter

@@ -43,7 +43,7 @@ func (l *Lists) Since(limiter string, v Version) (now Version, set, lifted []Ent
 // were lifted (removed), so that a reader can ask for what has changed. It is not safe for concurrent use.
 type List struct {
 	version Version
-	items   map[string][]item // by Entry.whom
+	items   map[string][]item // the items of each client or prefix; the key of the map is Entry.whom
 	dropped uint64            // a reader that has an older version than this one must read the whole list
 }
 

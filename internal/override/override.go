@@ -28,7 +28,8 @@ const (
 	Pardon Effect = "pardon"
 )
 
-// rank orders the effects of overrides that are equally specific: the override whose effect has the lowest rank decides.
+// rank returns 0 for Block, 1 for Exempt, 2 for Rate, and -1 for any other effect. Two overrides of the same client or prefix may
+// both name the rule of a request, or both be for all rules. Then the one whose effect has the lower rank decides.
 func rank(e Effect) int { return slices.Index([]Effect{Block, Exempt, Rate}, e) }
 
 // An Override is an exception to the rules of a limiter, for one client or for some addresses: it blocks them, exempts them, or
@@ -43,8 +44,8 @@ type Override struct {
 	Note   string        // a text for operators, which decides nothing
 }
 
-// Part returns the kind of key part that names what o is for: keyspec.IP if o is for addresses, and keyspec.User if o is
-// for a client.
+// Part returns keyspec.IP if o is for addresses, and keyspec.User if o is for a client. A rule can have the rate of o only
+// if its keys have a part of this kind.
 func (o *Override) Part() keyspec.Kind {
 	if o.IP != "" {
 		return keyspec.IP

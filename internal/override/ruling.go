@@ -12,7 +12,7 @@ const forever = time.Duration(1<<63 - 1)
 // At only if overrides that apply to the caller have changed meanwhile.
 type At struct {
 	Set   *Set      // nil if there are no overrides
-	Doubt *Doubt    // refuses exemptions of an address that may be a proxy's; nil if the address is the client's
+	Doubt *Doubt    // says that the address of the request may be a proxy's, so that no exemption of it applies; nil if there is no doubt
 	now   time.Time // when the overrides were looked up; not set if Set is nil
 }
 

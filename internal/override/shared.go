@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A Source is the list of overrides (exceptions to the rules) of a limiter that a store keeps for several processes. It returns
-// what has changed since the version v, or the whole list.
+// A Source is a function that reads the list of overrides (exceptions to the rules) of one limiter from a store. Several processes
+// share this list. A Source returns what has changed in the list since the version v, or the whole list.
 type Source func(ctx context.Context, v Version) (Changes, error)
 
 // A Version is the version of a list of overrides in a store.
@@ -21,7 +21,7 @@ type Version struct {
 type Changes struct {
 	Version     Version   // the version of the list now
 	Whole       bool      // whether Set is the whole list, instead of what has changed
-	Set, Lifted []Entry   // what was set and what was lifted, in order
+	Set, Lifted []Entry   // the overrides that were set, and those that were lifted (removed), each in order of the changes
 	Now         time.Time // the time of the store
 }
 

@@ -17,7 +17,7 @@ type Rule struct {
 	After  int           // how many denials begin a block
 	Within time.Duration // denials count together if they come within this time of the first one
 	For    time.Duration // how long the first block lasts
-	Most   time.Duration // the longest block; within this time after a block, the next one is twice as long; if 0, every block lasts For
+	Most   time.Duration // longest block; a block that begins within this time of the last one's end is twice as long; if 0, all last For
 }
 
 // Whose says to which client and address a key belongs, so that the blocks of all their keys can be ended together.

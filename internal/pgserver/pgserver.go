@@ -14,8 +14,9 @@ import (
 	"testing"
 )
 
-// Program returns the path of a program of PostgreSQL, of the newest version that is installed. If there is none, Program skips
-// the test, or fails it if the environment has RATELIMIT_REQUIRE_POSTGRES=1.
+// Program returns the path of the PostgreSQL program with this name. If several versions are installed, it takes the newest. If
+// the program is not installed, Program skips the test. If RATELIMIT_REQUIRE_POSTGRES=1 is set in the environment, Program fails
+// the test instead.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	paths, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
@@ -33,8 +34,9 @@ func Program(t testing.TB, name string) string {
 	return ""
 }
 
-// Unprivileged returns how to start a process that is not root, because PostgreSQL refuses to run as root. It also returns the
-// user and the group to whom the files of the process must belong.
+// Unprivileged returns the attributes with which to start a process that does not run as root, because PostgreSQL refuses to run
+// as root. The attributes are nil if the test itself does not run as root. Unprivileged also returns the user and the group to whom
+// the files of the process must belong.
 func Unprivileged(t testing.TB) (as *syscall.SysProcAttr, uid, gid int) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -51,8 +53,9 @@ func Unprivileged(t testing.TB) (as *syscall.SysProcAttr, uid, gid int) {
 	return nil, 0, 0
 }
 
-// NewCluster makes the files of a server with empty databases, in the subfolder "data" of a new folder. Its superuser is postgres,
-// and needs no password. NewCluster returns the folder, which the caller removes, and how to start the server.
+// NewCluster makes the files of a server with empty databases, in the subfolder "data" of a new folder. The superuser of the server
+// is postgres, and needs no password. NewCluster returns the new folder, which the caller must remove, and the attributes with which
+// to start the process of the server.
 func NewCluster(t testing.TB) (dir string, as *syscall.SysProcAttr) {
 	t.Helper()
 	initdb := Program(t, "initdb")

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// What has failed in a decision: the values of [Kind.Cause], which end the log message. No line is written for a single
-// decision with CauseStore: an [Outage] writes the lines about the whole outage.
+// The values of [Kind.Cause]. Each says what has failed in a decision, and stands at the end of the log message. A decision
+// with CauseStore gets no log line of its own, because an [Outage] writes the lines about the whole outage.
 const (
 	CauseLimit   = "" // nothing has failed
 	CauseStore   = "the store failed"
@@ -16,7 +16,8 @@ const (
 	CauseResolve = "Resolve returned an invalid rate"
 )
 
-// A Decision is one decision of a limiter, as a [Log] writes it. Empty texts are left out, except for Rule and KeyType.
+// A Decision is one decision of a limiter, as a [Log] writes it. The log line leaves out Tier, Reason and Err if they are not
+// set. It leaves out Client, Endpoint and IP if all three are empty.
 type Decision struct {
 	Kind // the rule, the key and the outcome; its field Key is set even if something has failed
 

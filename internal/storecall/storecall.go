@@ -85,8 +85,9 @@ func (c *Caller[A, R, T]) PartsOf(asks ...A) (parts uint64) {
 	return parts
 }
 
-// Take calls the method Once of the store for the given attempt or, if that is nil, the method Take. The
-// circuit breakers have given the permission pass for this call. Take returns an error of the store unchanged.
+// Take calls the method Once of the store for the given attempt. If attempt is nil, it calls the method Take of
+// the store instead. The parameter pass is the permission that the circuit breakers have given for this call.
+// Take returns an error of the store unchanged.
 func (c *Caller[A, R, T]) Take(
 	ctx context.Context, pass breaker.Pass, attempt *T, asks []A,
 ) (results []R, replayed bool, err error) {

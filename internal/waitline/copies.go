@@ -80,9 +80,10 @@ func (c *copies) check() {
 // others, as one sum.
 func (c *copies) inSum(arrival uint64) bool { return arrival > c.sumFrom && arrival <= c.sumTo }
 
-// ahead is called for a request for n units of one key at the instant at. It returns the first instant, not
-// before at, at which the copy c.keys[k] of the key's state has n units. It also returns the denial that the
-// request gets at the instant at, and the Delay that the request gets when it is granted later.
+// ahead computes when a request for n units of one key can be granted. The copy of the key's state is
+// c.keys[k]. The request arrives at the instant in the parameter "at". The first result is the earliest
+// instant, but none before the arrival, at which the copy has n units. The second result is the denial that
+// the request gets when it arrives. The third result is the Delay that the request gets when it is granted.
 func (c *copies) ahead(k int, want engine.Wanted, at keytable.Instant, n int64) (keytable.Instant, engine.Verdict, time.Duration) {
 	if c.later == 0 {
 		return c.keys[k].Ahead(want, at, n)

@@ -9,9 +9,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// This file computes when a request will be served that must wait behind other callers. A line holds
-// the callers that wait for the same keys. For each key of the request, the code computes when the key
-// has the units for the request. It starts from one of three states of the key:
+// A request may have to wait behind other callers. This file computes when such a request will be served.
+// A line holds the callers that wait for the same keys. For each key of the request, the code computes
+// when the key has the units for the request. It starts from one of three states of the key:
 //
 //   - If callers wait for the same keys as the request, and only their line uses the key, it starts from
 //     a copy of the state that the line holds. All callers of the line are charged to the copy in

@@ -34,7 +34,7 @@ type place struct {
 	links[*place]      // the places before and after this one in the list queue.uses
 	inQueue       int  // index of this place in the heap queue.lines, plus one; 0 if the line is not in the queue
 	binding       bool // whether the line is in the queue because its first caller must wait for this key longer than for its others
-	left          bool // whether the line was in the queue, and was taken out because a decision on the line is being made
+	left          bool // whether vacate has taken the line out of the queue, and leftQueues has not been called since
 	run           run
 }
 
@@ -57,12 +57,12 @@ type queue struct {
 	due   keytable.Instant
 	inDue int // index of the queue in the heap Lines.due, plus one; 0 if the field due is not known
 
-	// tail is a forecast: a copy of the key's state, to which the callers that take units of the key next
-	// are charged in advance. These callers are at the front of the lines in the queue. Those of one line
-	// are called its run.
+	// tail is a forecast. It holds a copy of the key's state. The callers that will take units of the key
+	// next are charged to this copy in advance. They stand at the front of the lines in the queue. Such
+	// callers of one line are called the run of this line.
 	tail    copies
 	callers int   // number of callers in the runs of all lines
-	units   int64 // the sum of the units that these callers wait for
+	units   int64 // the sum of the units of the key that these callers wait for
 }
 
 func (q *queue) before(other *queue) bool {
@@ -186,7 +186,8 @@ func (ls *Lines) stand(p *place, s *engine.Spot, binding bool) {
 }
 
 // vacate takes the line l out of all its queues. The caller of vacate must then call leftQueues or
-// dissolve, so that the lines that are now first in these queues are decided on.
+// dissolve. Each of these methods makes sure that the line that is now first in such a queue gets a
+// decision, if it needs one.
 func (ls *Lines) vacate(l *line) {
 	for i := range l.places {
 		p := &l.places[i]

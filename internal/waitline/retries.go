@@ -86,11 +86,11 @@ type Denial struct {
 	At         keytable.Instant // when the head was denied
 	RetryAfter time.Duration    // the RetryAfter of the denial
 	Answer     any              // the denial in the form that the code outside this package needs; not used in this package
-	Stands     bool             // whether the head asks again at once, and then waits in [Lines] and no longer in [Retries]
+	Stands     bool             // whether the head asks again at once; it then waits in [Lines], and stays in [Retries] meanwhile
 
 	Key   keytable.Hash // the hash of the key that lacks the units, one of Request.Keys
 	Index int           // index of Key in Request.Keys
-	Alone bool          // whether the line gets a queue of its own: because no store denied, or a custom limiter is asked as well
+	Alone bool          // whether the line gets a queue of its own; it does if no store denied, or if a custom limiter is asked as well
 
 	// Fresh returns a copy of the state that the binding key (the key that must be waited for longest)
 	// will have at the instant Due, after the head is served. The field is nil if nothing is known of
@@ -158,13 +158,13 @@ func (rs *Retries) Ahead(r Request, now keytable.Instant) (d Denial, wait time.D
 // Wait calls the function in the parameter ask until a call returns no denial. Wait then returns nil. The
 // first call is made at once, with newcomer set to true. If this call returns a denial, the caller waits
 // in a line for the keys of the request r. Whenever it is the turn of this caller, Wait calls the function
-// again. Its second result says whether the caller was served. After a caller was served, the next caller
-// in line asks at once.
+// again. The second result of the function says whether the caller was served. After a caller was served, the
+// next caller in line asks at once.
 //
 // If ctx ends, Wait returns the error of ctx. The function in the parameter changed reports whether the rules
-// have changed; if so, Wait returns ErrChanged. While the caller waits, Wait looks several times what the caller
-// has to do next. It then calls this function in two cases: the caller is the first of its line, or another
-// caller with the same request ID was granted.
+// have changed; if so, Wait returns ErrChanged. While the caller waits, Wait
+// checks several times what the caller has to do next. It then calls the function changed in two cases: the caller
+// is the first of its line, or another caller with the same request ID was granted.
 func (rs *Retries) Wait(
 	ctx context.Context, t *engine.Timeline, r Request, changed func() bool, ask func(newcomer bool) (d *Denial, served bool),
 ) error {

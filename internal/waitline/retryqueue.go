@@ -37,11 +37,12 @@ type retryQueue struct {
 	grants int    // how many heads were served since the last denial; as many may ask at the same time
 
 	version uint64      // how often the queue has changed in a way that makes all forecasts wrong
-	future  retryFuture // tells when a newcomer will be served that joins none of the lines in the queue
+	future  retryFuture // tells when a newcomer that joins none of the lines in the queue will be served
 }
 
-// A retryFuture holds a copy of the state that the key of a queue will have after the callers ahead are
-// served. The copy is valid as long as the queue has the same version.
+// A retryFuture is a forecast for a newcomer. It holds a copy of the state that the key of a queue will have
+// once all callers ahead of the newcomer are served. The copy is valid as long as the field version of the
+// retryFuture equals the field version of the queue.
 type retryFuture struct {
 	copies
 	version uint64
@@ -52,8 +53,8 @@ type retryFuture struct {
 // the rate in the copied state is used.
 var anyKey = make([]engine.Spot, 1)
 
-// charge takes the n units of a waiting caller from the copy, at the first instant at which the copy has
-// these units. The parameter from is the earliest instant that is allowed.
+// charge takes the n units of a waiting caller from the copy. It takes them at the earliest instant at which
+// the copy has these units, but not before the instant in the parameter "from".
 func (f *retryFuture) charge(from keytable.Instant, n int64) {
 	amounts := []int64{n}
 	if at := f.ready(anyKey, from, amounts); at != keytable.End {
@@ -99,7 +100,8 @@ func (q *retryQueue) wakeFirst() {
 	}
 }
 
-// wakeOrForget wakes the head of the first line of the queue q, or forgets q if q has no lines.
+// wakeOrForget forgets the queue q if it has no lines and no head asks the store now. Otherwise it calls
+// wakeFirst.
 func (rs *Retries) wakeOrForget(q *retryQueue) {
 	if len(q.lines) == 0 && q.asking == 0 {
 		delete(rs.queues, q.key)
@@ -136,7 +138,8 @@ func (rs *Retries) stand(l *retryLine, d Denial, wakes uint64) {
 		rs.queues[key] = q
 	}
 	q.push(l)
-	// Keep q.denial if l is not the first line, or if d is only a copy of q.denial that Ahead has made.
+	// Keep q.denial in two cases: l is not the first line, or another head asks the store now and d is only a
+	// copy of q.denial that Ahead has made. (The field Due of such a copy is 0.)
 	if q.lines[0] != l || d.Due == 0 && q.asking > 0 {
 		return
 	}

@@ -17,7 +17,8 @@ const alarmLead = 10 * time.Millisecond
 // place puts the caller w into its line. If no caller is ahead of w and the units are available, place
 // serves w. If another caller waits for the same request, w waits for the answer to that caller. place
 // refuses w in three cases: the units will never be available, they will be available too
-// late for the deadline of w, or too many callers wait.
+// late for the deadline of w, or too many callers wait. If the same request was granted earlier and
+// w.Record finds the recorded answer, place ends the wait of w with ErrReplayed.
 func (ls *Lines) place(w *Waiter, now keytable.Instant) {
 	l := ls.lines[w.Set]
 	w.foretold, w.tail = 0, nil

@@ -18,7 +18,7 @@ type Waiter struct {
 	HasDeadline,
 	Counted bool // whether a refusal is added to the totals of the rules
 	Reserves,
-	Hold bool // with Reserves or Hold, the units get a receipt; with Hold, a store or a custom limiter decides too and may revoke a grant
+	Hold bool // if Reserves or Hold is set, w gets receipts to give units back; with Hold, a store or a custom limiter may revoke the grant
 	Version uint64        // the result of Lines.Version before Spots was filled; if it has changed, Spots is filled again
 	Owner   any           // what the function rematch needs to fill Set and Spots by new rules, see Lines.Init; not used in this package
 	Record  engine.Record // finds an earlier grant of the same request, or records the new grant; may be nil

@@ -5,12 +5,13 @@
 // can be the next one of the line to be served.
 //
 // Each key has a queue of the lines that wait for it. A line is in the queue of the key that its head
-// must wait for longest. For the first line in a queue, the package knows when its head can be served.
+// must wait for longest, and in some cases also in the queues of its other keys. For the first line in a
+// queue, the package knows when its head can be served.
 //
 // When that instant has come, the next goroutine that calls a method of [Lines] serves this head. The
 // goroutine may belong to a waiting caller, or to a new request for a key that others wait for. So a
-// caller that wakes up late delays no other caller. A key that has a queue is marked in its table, so
-// that all requests for the key are sent to this package.
+// caller that wakes up late delays no other caller. As long as a line is in the queue of a key, the key
+// is marked in its table, so that all requests for the key are sent to this package.
 package waitline
 
 import (
@@ -26,7 +27,7 @@ import (
 type Lines struct {
 	time    *engine.Timeline
 	limit   int      // largest number of callers that may wait at once
-	retries *Retries // callers that wait for a store or a custom limiter; limit is for them and for those in lines together; may be nil
+	retries *Retries // callers that wait for a store or a custom limiter; they also count towards the field limit; may be nil
 
 	rematch func(*Waiter) // gives a waiting caller its keys under new rules, see Init
 
