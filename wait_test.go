@@ -730,3 +730,28 @@ func TestRefusedDelayHasARetryAfter(t *testing.T) {
 		require.Equal(t, before, l.Peek("key"), "nothing was taken")
 	})
 }
+
+// TestNoWakeUpIsLost resets a key while a caller is about to wait for it, again and again. A caller who is in no line any more
+// has been served, so none may sleep then.
+func TestNoWakeUpIsLost(t *testing.T) {
+	const waits = 20_000
+	synctest.Test(t, func(t *testing.T) {
+		l := must(ratelimit.NewTokenBucket(ratelimit.PerHour(1)))
+		ctx, cancel := context.WithCancel(t.Context())
+		var returned atomic.Int64
+		go func() {
+			for ctx.Err() == nil {
+				_, _ = l.Wait(ctx, "key", 1)
+				returned.Add(1)
+			}
+		}()
+		for resets := 0; returned.Load() < waits; resets++ {
+			_ = l.Reset("key")
+			if resets%10_000 == 0 {
+				synctest.Wait()
+				require.Equal(t, 1, l.Waiting(), "the caller sleeps, so he must be in a line; %d waits have returned", returned.Load())
+			}
+		}
+		cancel()
+	})
+}

@@ -62,7 +62,7 @@ func (ls *Lines) Wait(ctx context.Context, w *Waiter) (err error) {
 			ls.leave(w, false)
 		}
 	}()
-	for !w.over.Load() {
+	for !w.finished() {
 		if err = ls.sleep(ctx, w); err != nil && ls.leave(w, true) {
 			break
 		}
@@ -72,13 +72,19 @@ func (ls *Lines) Wait(ctx context.Context, w *Waiter) (err error) {
 	return err
 }
 
+// finished reports whether the wait of the caller w is over. It drops an earlier wake-up before it reads the field over, and the
+// goroutine of w reads the field due after that. So each later change of the two fields leaves a wake-up, which nothing drops.
+func (w *Waiter) finished() bool {
+	select {
+	case <-w.wake:
+	default:
+	}
+	return w.over.Load()
+}
+
 // sleep waits until the caller w is due, or until w is woken. If ctx ends first, sleep returns the
 // error of ctx.
 func (ls *Lines) sleep(ctx context.Context, w *Waiter) error {
-	select {
-	case <-w.wake: // drop an earlier wake-up: it says that the field due has changed, and due is read below
-	default:
-	}
 	var rings <-chan time.Time
 	if due := keytable.Instant(w.due.Load()); due != 0 {
 		now := ls.time.Now()

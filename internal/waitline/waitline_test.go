@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -235,6 +236,25 @@ func TestHeap(t *testing.T) {
 			require.Equal(t, slices.MinFunc(all, func(a, b *weight) int { return a.w - b.w }).w, h[0].w)
 		}
 	}
+}
+
+// TestSleepKeepsWakeUps ends the wait of a caller when he has seen that it is not over, just before he sleeps. He must not sleep
+// then, so sleep must not drop the wake-up.
+func TestSleepKeepsWakeUps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newRig(t, 100)
+		b.comes(5, false)
+		b.comes(1, false)
+		w := b.comes(1, false)
+		w.nudge()
+		require.False(t, w.finished())
+		require.Empty(t, w.wake)
+		w.due.Store(0) // he has no alarm
+		w.over.Store(true)
+		w.nudge()
+		require.NoError(t, b.sleep(t.Context(), w))
+		require.True(t, w.finished())
+	})
 }
 
 // TestList compares a list with a slice.
