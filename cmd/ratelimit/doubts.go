@@ -8,7 +8,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/replay"
 )
 
-// inDoubt says when a command warns about a problem in a log: if more than one request in inDoubt has the problem.
+// inDoubt is the threshold for warnings about a log. A command warns if more than 1 of every 100 requests have a problem.
 const inDoubt = 100
 
 // doubts returns warnings about the times in the logs. It warns if too many requests are late.

@@ -35,7 +35,7 @@ type stream struct {
 	open   func() (*accesslog.Reader, io.Closer, error)
 	window int64 // in nanoseconds
 
-	reader *accesslog.Reader // nil before the first call of next
+	reader *accesslog.Reader // nil until the method fill opens the log
 	closer io.Closer
 	ended  bool
 
@@ -173,7 +173,8 @@ func (s *stream) close() {
 }
 
 // peek reads the first request of the log, and sets s.key to a lower bound of the times in the log. It then closes the log.
-// The method fill opens the log again when its requests are the next ones. So few of many logs are open at the same time.
+// The method fill opens the log again when its requests are the next ones. So only a few logs are open at the same time, even
+// if the command merges many.
 func (s *stream) peek() error {
 	r, closer, err := s.open()
 	if err != nil {

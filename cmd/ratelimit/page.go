@@ -35,10 +35,11 @@ func (p *page) line(format string, args ...any) {
 	p.WriteString(text + "\n")
 }
 
-// The method table adds a table to the page. The first row is the header. The parameter left has indexes of
-// columns. The first column and these columns are aligned to the left, and their texts are truncated if the table
-// is wider than the page: those of the first column, which a user may want to copy, only if the others are short. All other
-// columns are aligned to the right. If the table does not fit even so, each row is written as several lines.
+// The method table adds a table to the page. The first row is the header. The first column is aligned to the left, and so are
+// the columns whose indexes the parameter left has. All other columns are aligned to the right. If the table is wider than
+// the page, the columns in left are made narrower, down to eight characters. If this is not enough, the first column is, too:
+// it is the last one, because a user may want to copy its texts. If the table is still too wide, each row is written as several
+// lines.
 func (p *page) table(rows [][]string, left ...int) {
 	widths := make([]int, len(rows[0]))
 	total := 2 * (len(widths) - 1)
