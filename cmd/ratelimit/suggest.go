@@ -56,7 +56,7 @@ type endpointJSON struct {
 type suggestJSON struct {
 	Log       logCount        `json:"log"`
 	Warnings  []string        `json:"warnings,omitempty"` // what makes the limits doubtful
-	Routes    []string        `json:"routes,omitempty"`   // routes as which paths are grouped
+	Routes    []string        `json:"routes,omitempty"`   // routes that stand for groups of paths, such as /users/{id}
 	Per       time.Duration   `json:"perNs"`
 	Part      uint64          `json:"oneIn"` // N, if the sample keeps the requests of one client in N; 1 for all clients
 	Endpoints []endpointJSON  `json:"endpoints"`

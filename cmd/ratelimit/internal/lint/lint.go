@@ -178,7 +178,7 @@ func calendarUnit(d time.Duration) string {
 // not matter.
 func (c *checker) alone(r indexed) {
 	window := r.Algorithm == ratelimit.AlgorithmFixedWindow
-	edge := cmp.Or(r.Rate.Per, time.Hour) // a time around the edge of a window; those of a calendar last longer than an hour
+	edge := cmp.Or(r.Rate.Per, time.Hour) // windows of a calendar have no Per; an hour is shorter than any of them
 	switch {
 	case window && r.Unit == "" && isAttempt(r.Endpoint):
 		c.add(r, "RL001", "algorithm", "use SlidingWindowLog, which holds its limit in every window",
@@ -282,7 +282,7 @@ func (c *checker) among(r indexed) {
 			continue
 		}
 		sometimes := slices.ContainsFunc(probes, func(endpoint string) bool { return !slices.Contains(c.asked[endpoint], first.Name) })
-		equal := stricter(r, first) && uint(r.index) < uint(first.index) // if r and first are equally strict, only the later one gets the finding
+		equal := stricter(r, first) && uint(r.index) < uint(first.index) // of two equally strict rules, only the later one gets the finding
 		if !sometimes && !equal {
 			c.add(r, "RL006", "rate", "remove it, or lower its limit", "%s can never deny, as %s denies first", r, first)
 			return

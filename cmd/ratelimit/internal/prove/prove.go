@@ -243,7 +243,7 @@ func (p *Prover) bound(endpoint string, in time.Duration, client, down bool) (Bo
 			local = 0 // the rule denies all requests of all clients while the store is down
 		}
 		if !client && !shared(r.Key) {
-			continue // further clients have keys of their own
+			continue // each client has its own key, so the rule does not limit all clients together
 		}
 		binding++
 		most, exact := p.most(r, in, 1)

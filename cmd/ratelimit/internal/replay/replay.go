@@ -58,7 +58,7 @@ type Player struct {
 	blocks    *rule    // counts the requests that an override blocks; it has the index after the last rule
 }
 
-// Blocked is the name under which a [Report] counts the requests that an override blocks: no rule denies them.
+// Blocked stands in a [Report] in place of the name of a rule, for requests that an override blocks. No rule denies these requests.
 const Blocked = "(blocked)"
 
 // denier returns the rule that has denied the request with the result res.
@@ -99,7 +99,7 @@ type rule struct {
 	name     string
 	shadow   bool     // whether the rule is in shadow or advise mode, in which it denies nothing
 	unit     string   // what the rule counts; empty for requests
-	endpoint string   // pattern of the rule's endpoint; empty for the default rule, and for rules that apply only to requests that name them
+	endpoint string   // pattern of the rule's endpoint; empty for the default rule, and for rules that a request must name
 	parts    []string // names of the parts of the rule's keys, such as "user" and "endpoint"; without "global", which has no text
 	keyParts []keyPart
 	empty    []uint64 // for each part, how many requests had an empty text as this part
@@ -248,7 +248,7 @@ func keyPartsOf(names []string) (parts []keyPart) {
 	return parts
 }
 
-// The method of returns the text that this part has in the key of a request.
+// of(req) is the text that this part has in the key of the request req.
 func (k *keyPart) of(req *ratelimit.Request) string {
 	switch k.kind {
 	case ofUser:
