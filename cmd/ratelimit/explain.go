@@ -227,8 +227,8 @@ func (f *logFlags) asksFor(req *ratelimit.Request) error {
 	return meant(req, f.ipv6)
 }
 
-// before reads the logs at the given paths. The limiter of the given Run decides on each request whose time is below the
-// parameter end, and all others are skipped. The parameter client is the client of the request to explain. The result strict
+// The method before reads the logs at the given paths. The limiter of the given Run decides on each request whose time is below
+// the parameter end, and all others are skipped. The parameter client is the client of the request to explain. The result strict
 // is errFound if -strict is set and there is a warning about the logs.
 func (f *logFlags) before(
 	ctx context.Context, t *terminal, paths []string, end int64, run *replay.Run, client string,

@@ -36,7 +36,7 @@ func printUses(p *page, u *replay.Uses) {
 	}
 }
 
-// exactly returns the time t in UTC, with all its digits.
+// exactly(t) is the time t in UTC as text, with all digits of its seconds, such as "2026-10-10 12:00:00.25".
 func exactly(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999999") }
 
 // sinceText says how many of the requests in a log were denied, and since when.
@@ -101,7 +101,7 @@ func windowText(r *ratelimit.RuleExplanation, at time.Time) string {
 		begin = at.Add(-((ns%per + per) % per))
 		end = begin.Add(per)
 	case r.AnsweredBy != "own" || r.Result.Reason != "":
-		return "" // not known: the window begins with the first use of the key
+		return "" // the window began with the first use of the key, and ResetAfter does not tell here when that was
 	default:
 		end = at.Add(r.Result.ResetAfter)
 		begin = end.Add(-per)

@@ -64,7 +64,7 @@ func (e usageError) Error() string { return string(e) }
 // 1.
 var errFound = errors.New("found")
 
-// errHelped is returned by the function parse if the arguments ask for help. The caller of parse prints the help.
+// errHelped is returned by the function parse if the arguments ask for help. The function run then prints the help.
 var errHelped = errors.New("helped")
 
 func main() {

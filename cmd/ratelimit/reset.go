@@ -39,7 +39,7 @@ type resetJSON struct {
 	Server  string                `json:"server"`
 	Limiter string                `json:"limiter"`
 	DryRun  bool                  `json:"dryRun"`
-	Keys    int                   `json:"keys"` // number of keys that had used something, and were reset, or would be with -dry-run
+	Keys    int                   `json:"keys"` // number of keys that had used something and were reset; with -dry-run, that would be reset
 	Rules   []resetRow            `json:"rules"`
 	unused  ratelimit.Explanation // how the rules would answer if no key had used anything
 }

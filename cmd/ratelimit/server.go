@@ -175,8 +175,8 @@ func (f *serverFlags) connect(ctx context.Context, args []string) (*server, erro
 	return f.connectRedis(ctx, url)
 }
 
-// within calls the given function with a context that ends when the server's timeout is over. If the function
-// fails, within returns an error that also has the address of the server.
+// The method within calls the given function with a context that ends when the server's timeout is over. If the function
+// fails, the method returns an error that also has the address of the server.
 func (s *server) within(ctx context.Context, do func(ctx context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()

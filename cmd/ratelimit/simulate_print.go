@@ -19,7 +19,7 @@ import (
 // A grid is a table. It has the texts of the cells, by row and column. The first row is the header.
 type grid [][]string
 
-// about returns lines that describe what was simulated.
+// The method about returns lines that describe what was simulated.
 func (s *simulation) about() []string {
 	c := &s.traffic
 	from := "1 client, which sends"

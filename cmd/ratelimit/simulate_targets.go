@@ -138,7 +138,7 @@ func (s *simulation) setSend(text string) (err error) {
 	return nil
 }
 
-// twice returns 2n. If n is above maxRequests, it returns n, so that the result cannot overflow.
+// twice(n) is 2n. If n is above maxRequests, the result is n, so that it cannot overflow.
 func twice(n int) int {
 	if n > maxRequests {
 		return n

@@ -126,7 +126,7 @@ func runTop(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) e
 	return w.again(ctx, t, *every)
 }
 
-// once reads the states once, and prints them.
+// The method once reads the states a single time, and prints them.
 func (w *watch) once(ctx context.Context, t *terminal, asJSON bool) error {
 	found, err := w.pass(ctx)
 	switch {
@@ -143,8 +143,8 @@ func (w *watch) once(ctx context.Context, t *terminal, asJSON bool) error {
 	return err
 }
 
-// again reads and prints the states until the user presses Ctrl-C. If the server fails after the first page, it says so, and
-// tries again. While it reads many keys for the first page, it shows those that it has read.
+// The method again reads and prints the states in a loop, until the user presses Ctrl-C. If the server fails after the first page,
+// this method prints the error and goes on. While it reads many keys for the first page, it shows those that it has read so far.
 func (w *watch) again(ctx context.Context, t *terminal, every time.Duration) error {
 	live := t.isTerminal()
 	if live {

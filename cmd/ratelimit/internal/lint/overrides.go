@@ -43,7 +43,7 @@ func Overrides(all []ratelimit.Override, names []string, now time.Time) (found [
 	return found
 }
 
-// whom returns a text that says for whom the override o is, such as the client "alice" or the address 10.0.0.1.
+// The function whom returns a text that says for whom the override o is, such as the client "alice" or the address 10.0.0.1.
 func whom(o *ratelimit.Override) string {
 	if o.IP == "" {
 		return fmt.Sprintf("the client %q", o.Client)

@@ -214,7 +214,7 @@ func fastest(rates []ratelimit.Rate) ratelimit.Rate {
 	return f
 }
 
-// times returns n times k. It returns Unlimited if n is Unlimited or the product is too large for an int.
+// times returns the product of n and k. It returns Unlimited if n is Unlimited or the product is too large for an int.
 func times(n, k int) int {
 	if n == Unlimited || k > 0 && n > math.MaxInt/k {
 		return Unlimited
@@ -276,7 +276,8 @@ func (p *Prover) bound(endpoint string, in time.Duration, client, down bool) (Bo
 	return b, nil
 }
 
-// alone returns the most that all processes together grant by the rule r while the store is down.
+// alone(r, in) is the largest number of units that all processes together grant by the rule r in an interval while the store is
+// down, and each process counts without the others.
 func (p *Prover) alone(r *ratelimit.Rule, in time.Duration) int {
 	policy := r.OnStoreError
 	switch text := policy.String(); {

@@ -110,8 +110,8 @@ type rule struct {
 	keys spread
 }
 
-// A Make is a function that makes a limiter with the given options. If the rules of this limiter show that it needs an
-// observer, NewPlayer calls the function again to make a limiter with an observer.
+// A Make is a function that makes a limiter with the given options. NewPlayer calls it a second time, with an observer, if a rule
+// of the first limiter is in shadow or advise mode.
 type Make func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error)
 
 // NewPlayer returns a Player for a limiter that the function newLimiter makes. The limiter reads its time from the
@@ -235,7 +235,7 @@ const (
 	ofAttr
 )
 
-// keyPartsOf returns the parts of a key type, without global, which has no text.
+// keyPartsOf returns the keyPart for each of the given names, such as "user". It leaves out "global", which has no text.
 func keyPartsOf(names []string) (parts []keyPart) {
 	kinds := map[string]byte{"user": ofUser, "endpoint": ofEndpoint, "ip": ofIP}
 	for _, name := range names {
@@ -275,7 +275,7 @@ func (r *rule) hash(req *ratelimit.Request) uint64 {
 	return h.bits()
 }
 
-// key returns the hash of the key that the rule r has for the request req.
+// key returns the hash of the key that the rule r has for the request req. Unlike the method hash, it counts nothing.
 func (r *rule) key(req *ratelimit.Request) hash {
 	h := noHash
 	for i := range r.keyParts {

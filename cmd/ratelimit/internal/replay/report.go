@@ -92,8 +92,8 @@ type RuleDenied struct {
 	Denied uint64 `json:"denied"` // how many of the requests the rule denied
 }
 
-// The type named only collects the counts for an [Only]: it counts the requests that one limiter denied and the
-// other limiter granted.
+// A value of the type only collects the counts for an [Only]. It counts the requests that one limiter denied and the other
+// limiter granted.
 type only struct {
 	denied    uint64
 	rules     map[*rule]uint64

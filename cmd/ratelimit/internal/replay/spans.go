@@ -73,7 +73,7 @@ func (s *spans) wider(width int) *spans {
 	return out
 }
 
-// within returns at most n spans of time, in order, and the length of each span. If there are more than n spans,
+// The method within returns at most n spans of time, in order, and the length of each span. If there are more than n spans,
 // it first joins spans into longer ones.
 func (s *spans) within(n int) (list []Span, width time.Duration) {
 	for len(s.at) > n {

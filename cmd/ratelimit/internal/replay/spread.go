@@ -177,8 +177,8 @@ const (
 	odd    hash = 0x9e3779b97f4a7c15   // an odd number, so that a product with it loses nothing
 )
 
-// The method with adds one more text to a hash. If h is the hash of some texts, the result is the hash of these
-// texts followed by the new text.
+// with(text) adds one more text to the hash h. If h is the hash of some texts, the result is the hash of these texts
+// followed by the new text.
 func (h hash) with(text string) hash {
 	n := len(text)
 	for ; len(text) >= 8; text = text[8:] {

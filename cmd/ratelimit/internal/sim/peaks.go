@@ -34,10 +34,10 @@ func (p *peaks) Pop() any { panic("sim: a sum stays in the heap") }
 
 func (p *peaks) add(s *sum) { heap.Push(p, s) }
 
-// most returns the largest number of units that a key was granted in a window. The window ends at the time in the parameter at,
-// and has the given length. The sums in the heap may be too large, because they were computed for earlier windows. So this
-// method corrects the first sum of the heap, until the first sum is right. Each correction removes at least one grant from a sum,
-// so there are never more corrections than grants.
+// The method most returns the largest number of units that a key was granted in a window. The window has the given length, and
+// ends at the time in the parameter at. The sums in the heap may be too large, because they were computed for earlier windows. So
+// this method corrects the first sum of the heap until the first sum is right. Each correction removes at least one grant from a
+// sum, so there are never more corrections than grants.
 func (p *peaks) most(at, length time.Duration) int {
 	for len(p.sums) > 0 {
 		first := p.sums[0]
