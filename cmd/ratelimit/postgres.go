@@ -69,7 +69,7 @@ func (in *inPostgres) close() {
 }
 
 // store returns a store that makes no table and deletes no rows. The time limit of the store is longer than that of the method
-// server.within, which makes all calls. So a slow call is ended by within, and the user reads the error of within.
+// server.within, which makes all calls. So this method ends a slow call before the store does, and the user reads its error.
 func (in *inPostgres) store(ctx context.Context) (ratelimit.Store, error) {
 	s, err := pgstore.New(ctx, in.pool, pgstore.WithTable(in.table), pgstore.WithoutUpkeep(),
 		pgstore.WithStoreOptions(dbstore.WithTimeout(in.timeout+in.timeout/8), dbstore.WithDenialCache(0)))
@@ -92,8 +92,8 @@ func (in *inPostgres) scan(ctx context.Context, from string, count int) (states 
 	return states, string(page.Next), nil
 }
 
-// tiers finds the rate of the client's tier for each state. It sets ask.Rate to the one of the rates at which the row was last
-// charged. It sends no query, because scan has read the rows, and each row tells its rate.
+// tiers finds the rate of the client's tier for each state. It looks for the one of the state's rates at which the row was last
+// charged, and sets ask.Rate to it. It sends no query, because scan has read the rows, and each row tells its rate.
 func (in *inPostgres) tiers(_ context.Context, states []state) error {
 	for i := range states {
 		s := &states[i]

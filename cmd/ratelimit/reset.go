@@ -39,7 +39,7 @@ type resetJSON struct {
 	Server  string                `json:"server"`
 	Limiter string                `json:"limiter"`
 	DryRun  bool                  `json:"dryRun"`
-	Keys    int                   `json:"keys"` // number of keys that had used something and were reset; with -dry-run, that would be reset
+	Keys    int                   `json:"keys"` // number of keys that had used something; they were reset, or would be without -dry-run
 	Rules   []resetRow            `json:"rules"`
 	unused  ratelimit.Explanation // how the rules would answer if no key had used anything
 }
@@ -158,8 +158,8 @@ func countText[N int | uint64](n N, noun string) string {
 	return number(n) + " " + noun + "s"
 }
 
-// toReset returns a copy of the request req. The command gives this copy to Explain, to learn what the keys have used that Reset
-// would reset. If req has neither an endpoint nor rules, the copy names the rules of these keys. If there is no key to reset,
+// toReset returns a copy of the request req. The command passes this copy to Explain, which says how much has been used of the
+// keys to reset. If req has neither an endpoint nor rules, the copy names the rules of these keys. If there is no key to reset,
 // toReset returns an error. It prints a note for a rule that is left out because req lacks a part of the rule's key.
 func toReset(t *terminal, l *ratelimit.RateLimiter, req *ratelimit.Request) (*ratelimit.Request, error) {
 	look := *req

@@ -31,7 +31,7 @@ type serverFlags struct {
 	table    *string
 }
 
-// The values of -prefix and -table if they are not given: those of the packages redisstore and pgstore.
+// The defaults of the flags -prefix and -table. They are the same as in the packages redisstore and pgstore.
 const (
 	defaultPrefix = "ratelimit"
 	defaultTable  = "ratelimit"
@@ -66,9 +66,9 @@ type server struct {
 
 // A database reads the states that limiters have in a server. Each call with a ctx fails if ctx ends before the server answers.
 type database interface {
-	// scan makes one step through the states in the server. The parameter count says about how many names the step looks at. In the
-	// first step, the parameter from is empty. In each later step, it is the result next of the step before. If next is empty, the
-	// step was the last one.
+	// scan makes one step through the states in the server. A step looks at roughly as many names as the parameter count says. In
+	// the first step, the parameter from is empty. In each later step, it is the result next of the step before. If next is empty,
+	// the step was the last one.
 	scan(ctx context.Context, from string, count int) (states []state, next string, err error)
 
 	// tiers finds the rate of the client's tier for each state. It looks for the one of the state's rates with which the server
@@ -145,8 +145,8 @@ func isPostgres(text string) bool {
 	return ok && (scheme == "postgres" || scheme == "postgresql")
 }
 
-// insteadOfRedis returns the end of an error that says that the address of a PostgreSQL server stands where one of Redis must. This
-// end says what to do instead.
+// insteadOfRedis returns the end of an error about the address of a PostgreSQL server that was given in place of one of Redis. The
+// end of the error says what to do instead.
 func (f *serverFlags) insteadOfRedis() string {
 	if f.postgres != nil {
 		return ": use -postgres"
@@ -238,7 +238,8 @@ func (s *state) limiter() string {
 	return name
 }
 
-// checkName returns an error if the server has keys of limiters, but none of the limiter with the given name.
+// checkName returns an error if the server has keys of other limiters, but none of the limiter with the given name. It checks no
+// name that has a colon.
 func (s *server) checkName(ctx context.Context, limiter string) error {
 	counts, err := s.limiters(ctx)
 	if err != nil || counts[limiter] > 0 || len(counts) == 0 || strings.Contains(limiter, ":") {

@@ -278,7 +278,8 @@ func (w *watch) pass(ctx context.Context) (*topJSON, error) {
 	return found, nil
 }
 
-// ofRules returns those of the states that belong to the rules, with the rates of these rules. It counts the others in found.
+// ofRules returns the states that belong to a rule of the file, and sets their rates to those of the rule. It counts all other
+// states in found.
 func (w *watch) ofRules(all []state, found *topJSON) (states []state) {
 	for _, s := range all {
 		r, ok := w.rule(&s)

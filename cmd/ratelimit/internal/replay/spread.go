@@ -192,8 +192,8 @@ func (h hash) with(text string) hash {
 	return h.word(rest).word(uint64(n))
 }
 
-// word adds the eight bytes of w to a hash. Only the upper bits of the product depend on all of these bytes. So word mixes the
-// upper half into the lower half: then the next product depends on them, too.
+// word adds the eight bytes of w to a hash. Only the upper bits of the product depend on all of these bytes. So the upper half is
+// mixed into the lower half before the next word is added.
 func (h hash) word(w uint64) hash {
 	h = (h ^ hash(w)) * odd
 	return h ^ h>>32

@@ -146,7 +146,8 @@ func (s *sum) add(at time.Duration, units int, length time.Duration) int {
 	return s.units
 }
 
-// advance moves the end of the interval to the time at.
+// advance moves the end of the interval to the time in the parameter at. It then removes the grants that are earlier than the
+// beginning of the interval, which has the given length.
 func (s *sum) advance(at, length time.Duration) {
 	for s.first < len(s.grants) && at-s.grants[s.first].at > length {
 		s.units -= s.grants[s.first].units
