@@ -276,8 +276,8 @@ func (p *Prover) bound(endpoint string, in time.Duration, client, down bool) (Bo
 	return b, nil
 }
 
-// alone(r, in) is the largest number of units that all processes together grant by the rule r in an interval while the store is
-// down, and each process counts without the others.
+// alone returns the largest number of units that the rule r grants in an interval while the store is down. Each process then
+// decides without the others, and the result is for all processes together.
 func (p *Prover) alone(r *ratelimit.Rule, in time.Duration) int {
 	policy := r.OnStoreError
 	switch text := policy.String(); {
