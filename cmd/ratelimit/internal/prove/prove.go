@@ -276,8 +276,8 @@ func (p *Prover) bound(endpoint string, in time.Duration, client, down bool) (Bo
 	return b, nil
 }
 
-// alone returns the largest number of units that the rule r grants in an interval while the store is down. Each process then
-// decides without the others, and the result is for all processes together.
+// The method alone returns the largest number of units that the rule r grants in an interval while the store is down. Each process
+// then decides without the others, and the result is for all processes together.
 func (p *Prover) alone(r *ratelimit.Rule, in time.Duration) int {
 	policy := r.OnStoreError
 	switch text := policy.String(); {
