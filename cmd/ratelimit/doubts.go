@@ -8,7 +8,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/replay"
 )
 
-// inDoubt says when a command warns about a problem in a log: if more than one request in inDoubt has the problem.
+// inDoubt is the threshold for warnings about a log. A command warns if more than 1 of every 100 requests have a problem.
 const inDoubt = 100
 
 // doubts returns warnings about the times in the logs. It warns if too many requests are late.
@@ -21,8 +21,9 @@ func (f *logFlags) doubts(count *logCount) (texts []string) {
 	return texts
 }
 
-// doubtsAbout returns a warning for each of the given doubts about the rules of a limiter. If the command has two files of rules, the
-// parameter file is the name of this limiter's file, and each warning begins with this name. Otherwise file is empty.
+// doubtsAbout returns a warning for each given [replay.Doubt], such as that a rule met no request. If the command has two files of
+// rules, the parameter file is the name of the file with these rules, and each warning begins with this name. Otherwise file is
+// empty.
 func (f *logFlags) doubtsAbout(file string, doubts []replay.Doubt) (texts []string) {
 	prefix := ""
 	if file != "" {

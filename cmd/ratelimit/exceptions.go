@@ -13,8 +13,8 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// exceptionFlags hold the flags that name a source of overrides, a server or a file. The limiter gets these overrides in
-// addition to those in its file of rules.
+// exceptionFlags hold the flags that say where to read overrides: from a server or from a file. The limiter gets these overrides
+// in addition to those in its file of rules.
 type exceptionFlags struct {
 	server *serverFlags
 	path   *string

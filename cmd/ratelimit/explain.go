@@ -70,9 +70,9 @@ func requestFlags(fs *flag.FlagSet) *ratelimit.Request {
 	return r
 }
 
-// meant completes a request that was read from flags. It writes the address as httplimit writes it: an IPv6 address becomes
-// a prefix of ipv6 bits. A request with an address and no client gets the client "ip:" and the address, which is the name
-// that httplimit gives such a client. A request with such a client and no address gets the address in the name.
+// meant completes a request that was read from flags. It writes the address as httplimit writes it. In httplimit, an IPv6
+// address becomes a prefix with as many bits as the parameter ipv6. If the request has only the address 10.0.0.1, its client
+// becomes "ip:10.0.0.1". If it has only the client "ip:10.0.0.1", its address becomes 10.0.0.1.
 func meant(req *ratelimit.Request, ipv6 int) error {
 	req.Client = pasted(req.Client)
 	ip, isAddress := strings.CutPrefix(req.Client, "ip:")
@@ -116,8 +116,8 @@ func lacking(req *ratelimit.Request, key ratelimit.KeyType) string {
 }
 
 // refuse returns a usageError if a rule that applies to the request limits by a part that the request does not have, such as an
-// address. The answer would be for a request with an empty address. If only an attribute is missing, refuse prints a note
-// instead, because a request may have no such attribute on purpose.
+// address. Without the error, the command would answer for a request with an empty address, which nobody meant. If only an
+// attribute is missing, refuse prints a note instead, because a request may have no such attribute on purpose.
 func refuse(ctx context.Context, t *terminal, l *ratelimit.RateLimiter, req *ratelimit.Request) error {
 	e, err := l.Explain(ctx, *req)
 	if err != nil {
@@ -212,8 +212,8 @@ func endOfLog(at string, logs bool, clock *replay.Clock) (timeFlag, error) {
 	return end, nil
 }
 
-// asksFor returns a usageError if the flags do not describe a request. Otherwise it completes the request with the function
-// meant.
+// asksFor returns a usageError if the flags do not describe a request. Otherwise it calls meant(req), which completes the
+// request.
 func (f *logFlags) asksFor(req *ratelimit.Request) error {
 	if _, err := f.options(); err != nil {
 		return err
@@ -227,9 +227,9 @@ func (f *logFlags) asksFor(req *ratelimit.Request) error {
 	return meant(req, f.ipv6)
 }
 
-// before lets the limiter of the given Run decide on the requests of logs that come before the time end. The parameter
-// client is the client of the request to explain. The result strict is errFound if -strict is set and there is a warning
-// about the logs.
+// The method before reads the logs at the given paths. The limiter of the given Run decides on each request whose time is below
+// the parameter end, and all others are skipped. The parameter client is the client of the request to explain. The result strict
+// is errFound if -strict is set and there is a warning about the logs.
 func (f *logFlags) before(
 	ctx context.Context, t *terminal, paths []string, end int64, run *replay.Run, client string,
 ) (strict, err error) {

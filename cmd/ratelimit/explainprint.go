@@ -14,7 +14,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/calendar"
 )
 
-// shownUses is how many of the requests that used the budget of a rule explain lists.
+// shownUses is how many requests the command explain lists for a rule: the last ones that used the budget of the rule.
 const shownUses = 5
 
 // printUses prints the last requests that have used the budget of a rule.
@@ -36,7 +36,7 @@ func printUses(p *page, u *replay.Uses) {
 	}
 }
 
-// exactly returns the time t in UTC, with all its digits.
+// exactly(t) is the time t in UTC as text, with all digits of its seconds, such as "2026-10-10 12:00:00.25".
 func exactly(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999999") }
 
 // sinceText says how many of the requests in a log were denied, and since when.
@@ -77,8 +77,8 @@ func printExplanationJSON(t *terminal, e *ratelimit.Explanation, at time.Time, s
 	return t.printJSON(json.RawMessage(slices.Concat(text[:len(text)-1], []byte(","), rest[1:])))
 }
 
-// windowText returns the edges of the window by which the rule r decides at the time at. It returns an empty text if the rule
-// has no windows, or if the edges are not known.
+// windowText returns the beginning and the end of the window that the rule r uses for a request at the given time. It returns
+// an empty text if the rule has no windows, or if the two times are not known.
 func windowText(r *ratelimit.RuleExplanation, at time.Time) string {
 	per := r.Rate.Per
 	edges := func(begin, end time.Time) string { return exactly(begin) + " to " + exactly(end) }
@@ -101,7 +101,7 @@ func windowText(r *ratelimit.RuleExplanation, at time.Time) string {
 		begin = at.Add(-((ns%per + per) % per))
 		end = begin.Add(per)
 	case r.AnsweredBy != "own" || r.Result.Reason != "":
-		return "" // not known: the window begins with the first use of the key
+		return "" // the window began with the first use of the key, and ResetAfter does not tell here when that was
 	default:
 		end = at.Add(r.Result.ResetAfter)
 		begin = end.Add(-per)
@@ -143,8 +143,7 @@ func printExplanation(t *terminal, e *ratelimit.Explanation, at time.Time, seen 
 	return err
 }
 
-// answerAt returns the text of the function answer. For a denied request, it adds the time at which the request would be
-// granted.
+// answerAt returns the text of answer(r). For a denied request, it adds the time at which the request would be granted.
 func answerAt(r ratelimit.Result, at time.Time) string {
 	if r.Reason == ratelimit.ReasonOverride && r.RetryAfter == ratelimit.Never {
 		return "denied, until the block is lifted"

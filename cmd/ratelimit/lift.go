@@ -270,10 +270,9 @@ func runPardon(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string
 	return nil
 }
 
-// penalized looks for the rules that have a penalty. If the pardon o names rules, it looks only among these rules. The list
-// done has the names of the rules to which the pardon applies: the keys of these rules are single clients or, if the pardon is
-// for an address, single addresses. The list others has the names of all other rules with a penalty: the pardon does not apply
-// to their keys.
+// penalized looks for the rules that have a penalty. If the pardon o names rules, it looks only among these rules. A pardon for a
+// client applies to rules whose keys are single clients. A pardon for an address applies to rules whose keys are single addresses.
+// The names of these rules are in the result done. The names of all other rules with a penalty are in the result others.
 func (t *target) penalized(o *ratelimit.Override) (done, others []string) {
 	key := ratelimit.KeyUser
 	if o.IP != "" {

@@ -208,8 +208,8 @@ type logCount struct {
 	Broken  int           `json:"broken"`            // lines that could not be read
 	TooLong int           `json:"tooLong"`           // how many of the Broken lines were too long
 	Left    int           `json:"leftOut,omitempty"` // lines that -where, -from or -to leave out
-	late    int           // requests that are still out of order after the sorting that -late allows
-	latest  time.Duration // the longest time by which such a request is earlier than a request that was passed on before it
+	late    int           // requests that, in spite of the sorting that -late allows, come after a request with a later time
+	latest  time.Duration // the longest distance of the times of these two requests
 	kept    int           // requests that were passed on
 }
 
@@ -256,7 +256,8 @@ func (f *logFlags) read(ctx context.Context, t *terminal, paths []string, add fu
 	return count, err
 }
 
-// streams returns a stream for each log. If there are several logs, it looks at the first request of each one.
+// streams returns a stream for each log. If there are several logs, it reads the first request of each one that is a regular
+// file, because the merge begins with the log whose first request is the earliest.
 func (f *logFlags) streams(ctx context.Context, p *progress, paths []string, o accesslog.Options) ([]*stream, error) {
 	streams := make([]*stream, 0, len(paths))
 	o.Kept = new(accesslog.Kept)

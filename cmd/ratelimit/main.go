@@ -64,7 +64,7 @@ func (e usageError) Error() string { return string(e) }
 // 1.
 var errFound = errors.New("found")
 
-// errHelped is returned by the function parse if the arguments ask for help. The caller of parse prints the help.
+// errHelped is returned by the function parse if the arguments ask for help. The function run then prints the help.
 var errHelped = errors.New("helped")
 
 func main() {
@@ -121,8 +121,8 @@ func run(ctx context.Context, t *terminal, args []string) int {
 }
 
 // parse reads the flags of fs, which may stand anywhere among the arguments. It returns all other arguments. If
-// there are fewer than minArgs or more than maxArgs other arguments, the error is a usageError. The parameter what says
-// what these arguments are, such as "the log".
+// there are fewer than minArgs or more than maxArgs other arguments, the error is a usageError. The text in the parameter what
+// names these arguments in the error, such as "the log".
 func parse(fs *flag.FlagSet, args []string, minArgs, maxArgs int, what string) (others []string, err error) {
 	for {
 		if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {

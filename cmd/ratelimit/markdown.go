@@ -62,7 +62,8 @@ func markdownOffenders(b *strings.Builder, title string, list []replay.Offender)
 	markdownTable(b, rows)
 }
 
-// markdownTable writes a table. The first column and columns of names are aligned to the left.
+// markdownTable writes a table whose first row is the header. Columns of numbers, which have the header requests, denied or
+// share, are aligned to the right, and all others to the left.
 func markdownTable(b *strings.Builder, rows [][]string) {
 	for i, row := range rows {
 		fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))
@@ -82,8 +83,8 @@ func markdownTable(b *strings.Builder, rows [][]string) {
 	b.WriteString("\n")
 }
 
-// code returns a text as code in Markdown. The text may be from a log, so code replaces the characters that would end the
-// code or the cell of a table.
+// code returns a text as code in Markdown. The text may be from a log. Characters in it that would end the code or the cell of a
+// table are replaced or escaped.
 func code(text string) string {
 	return "`" + strings.NewReplacer("`", "'", "|", "\\|").Replace(plain(text)) + "`"
 }

@@ -35,7 +35,7 @@ type stream struct {
 	open   func() (*accesslog.Reader, io.Closer, error)
 	window int64 // in nanoseconds
 
-	reader *accesslog.Reader // nil before the first call of next
+	reader *accesslog.Reader // nil until the method fill opens the log
 	closer io.Closer
 	ended  bool
 
@@ -72,8 +72,8 @@ func (l *lateEntries) Pop() any {
 	return e
 }
 
-// fill reads until it is certain which request comes first: every unread request is later, or is out of order by more than
-// the window.
+// fill reads requests until it is certain which of them comes first. It is certain if no unread request is earlier, except
+// requests that are out of order by more than s.window. If maxBuffered requests are held back, fill stops in any case.
 func (s *stream) fill() (err error) {
 	if s.reader == nil {
 		if s.reader, s.closer, err = s.open(); err != nil {
@@ -129,7 +129,7 @@ func (s *stream) readOne() error {
 	return nil
 }
 
-// first returns the request that comes next, or nil if none was read.
+// first() is the request that comes next, or nil if no request is held back.
 func (s *stream) first() *entry {
 	var e *entry
 	if s.n > 0 {
@@ -173,7 +173,8 @@ func (s *stream) close() {
 }
 
 // peek reads the first request of the log, and sets s.key to a lower bound of the times in the log. It then closes the log.
-// The method fill opens the log again when its requests are the next ones. So few of many logs are open at the same time.
+// The method fill opens the log again when its requests are the next ones. So only a few logs are open at the same time, even
+// if the command merges many.
 func (s *stream) peek() error {
 	r, closer, err := s.open()
 	if err != nil {
@@ -208,7 +209,8 @@ func (m merged) down() {
 	}
 }
 
-// openLog opens the log at path, or the standard input if path is "-".
+// openLog opens the log at path, or the standard input if path is "-". If counted is true, the bytes that are read from it
+// count for the progress p.
 func (f *logFlags) openLog(
 	ctx context.Context, p *progress, path string, o accesslog.Options, counted bool,
 ) (*accesslog.Reader, io.Closer, error) {

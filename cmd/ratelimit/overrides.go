@@ -186,8 +186,8 @@ func (t *target) read(ctx context.Context) error {
 	})
 }
 
-// whom returns an override for the client or the address that the flags name, and for the rules that they name. The caller then
-// sets the effect of the override.
+// The method whom returns an override for the client or the address that the flags name, and for the rules that they name. The
+// caller then sets the effect of the override.
 func (w *whomFlags) whom(limiter string) ratelimit.Override {
 	o := ratelimit.Override{Client: *w.client, IP: *w.ip}
 	for _, name := range w.rules {

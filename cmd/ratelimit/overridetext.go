@@ -59,7 +59,7 @@ func pasted(text string) string {
 	return text
 }
 
-// who returns a text for the note of an override. It says who runs this program, and on which machine.
+// The function who returns a text for the note of an override. The text says which user runs this program, and on which machine.
 func who() string {
 	by := os.Getenv("SUDO_USER")
 	if u, err := user.Current(); by == "" && err == nil {
@@ -99,8 +99,8 @@ func parseAny(forms []string, text string) (at time.Time, ok bool) {
 	return at, false
 }
 
-// untilOf reads the value of the flag -until. A time of the day without a date means the next time at which a clock shows
-// it.
+// untilOf reads the value of the flag -until. It returns a function that takes the current time, and returns the time that the
+// flag means. A time of the day without a date means the next time at which a clock shows it.
 func untilOf(text string) (ends func(now time.Time) time.Time, ok bool) {
 	if at, ok := parseAny(dates, text); ok && !at.IsZero() {
 		return func(time.Time) time.Time { return at }, true
@@ -172,7 +172,7 @@ func isMistake(err error) bool {
 }
 
 // asFlag returns the text of an error about a field of an override. In this text, it replaces the name of the field by the
-// name of the flag: -until and not overrides[0].until.
+// name of the flag. For example, overrides[0].until becomes -until.
 func asFlag(err error) string {
 	var lines []string
 	for line := range strings.SplitSeq(err.Error(), "\n") {

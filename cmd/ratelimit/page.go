@@ -35,10 +35,11 @@ func (p *page) line(format string, args ...any) {
 	p.WriteString(text + "\n")
 }
 
-// The method table adds a table to the page. The first row is the header. The parameter left has indexes of
-// columns. The first column and these columns are aligned to the left, and their texts are truncated if the table
-// is wider than the page: those of the first column, which a user may want to copy, only if the others are short. All other
-// columns are aligned to the right. If the table does not fit even so, each row is written as several lines.
+// The method table adds a table to the page. The first row is the header. The first column is aligned to the left, and so are
+// the columns whose indexes are in the parameter left. All other columns are aligned to the right. If the table is wider than
+// the page, the columns in left are made narrower, down to eight characters. If this is not enough, the first column is made
+// narrower, too. This comes last, because a user may want to copy the texts of the first column. If the table is still too wide,
+// each row is written as several lines.
 func (p *page) table(rows [][]string, left ...int) {
 	widths := make([]int, len(rows[0]))
 	total := 2 * (len(widths) - 1)
@@ -82,8 +83,8 @@ func (p *page) table(rows [][]string, left ...int) {
 	}
 }
 
-// cards writes each row of a table as several lines: the text of the first column, and below it each other column that has
-// a header.
+// cards writes each row of a table as several lines. The first line is the text of the first column. Each other column has a
+// further line with its header and its text, unless the text is empty or "-".
 func (p *page) cards(rows [][]string) {
 	header := rows[0]
 	if text := header[0]; strings.Contains(" "+text, " by ") {

@@ -36,7 +36,7 @@ func (f *serverFlags) connectPostgres(ctx context.Context, url string) (*server,
 	}
 	in := &inPostgres{pool, *f.table, *f.timeout}
 	host := config.ConnConfig.Host
-	if !strings.HasPrefix(host, "/") { // the folder of a Unix socket
+	if !strings.HasPrefix(host, "/") { // a host that begins with "/" is the folder of a Unix socket, which has no port
 		host = net.JoinHostPort(host, strconv.Itoa(int(config.ConnConfig.Port)))
 	}
 	s := &server{database: in, address: plain(host + "/" + config.ConnConfig.Database), timeout: *f.timeout}
@@ -68,8 +68,8 @@ func (in *inPostgres) close() {
 	}
 }
 
-// store returns a store that makes no table and deletes no rows. Its time limit is longer than that of within, so that within says what
-// has lasted too long.
+// store returns a store that makes no table and deletes no rows. The time limit of the store is longer than that of the method
+// server.within, which makes all calls. So this method ends a slow call before the store does, and the user reads its error.
 func (in *inPostgres) store(ctx context.Context) (ratelimit.Store, error) {
 	s, err := pgstore.New(ctx, in.pool, pgstore.WithTable(in.table), pgstore.WithoutUpkeep(),
 		pgstore.WithStoreOptions(dbstore.WithTimeout(in.timeout+in.timeout/8), dbstore.WithDenialCache(0)))
@@ -79,7 +79,7 @@ func (in *inPostgres) store(ctx context.Context) (ratelimit.Store, error) {
 	return s, nil
 }
 
-// scan reads count rows of the table.
+// scan reads the next rows of the table. The parameter count is the largest number of rows to read.
 func (in *inPostgres) scan(ctx context.Context, from string, count int) (states []state, next string, err error) {
 	page, err := pgstore.ReadPage(ctx, in.pool, in.table, []byte(from), count)
 	if err != nil {
@@ -92,7 +92,8 @@ func (in *inPostgres) scan(ctx context.Context, from string, count int) (states 
 	return states, string(page.Next), nil
 }
 
-// tiers looks into the rows, which have their rates.
+// tiers finds the rate of the client's tier for each state. It looks for the one of the state's rates at which the row was last
+// charged, and sets ask.Rate to it. It sends no query, because scan has read the rows, and each row tells its rate.
 func (in *inPostgres) tiers(_ context.Context, states []state) error {
 	for i := range states {
 		s := &states[i]
@@ -106,7 +107,7 @@ func (in *inPostgres) tiers(_ context.Context, states []state) error {
 	return nil
 }
 
-// look decides on the rows that scan has read.
+// look returns what a request for one unit would get from each state. It sends no query, because scan has read the rows.
 func (in *inPostgres) look(_ context.Context, states []state) ([]ratelimit.Result, error) {
 	results := make([]ratelimit.Result, len(states))
 	for i := range states {

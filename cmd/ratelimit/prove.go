@@ -229,7 +229,7 @@ func (f *proveFlags) proofs(p *prove.Prover) (rows []proofRow, err error) {
 	return rows, nil
 }
 
-// proof returns the bounds for one endpoint and one length.
+// proof returns the bounds for one endpoint and one length of intervals, which is the parameter in.
 func (f *proveFlags) proof(p *prove.Prover, endpoint string, in time.Duration) (row proofRow, err error) {
 	row = proofRow{Endpoint: endpoint, In: in}
 	path := prove.Path(endpoint)

@@ -48,7 +48,8 @@ func (f *serverFlags) connectRedis(ctx context.Context, url string) (*server, er
 
 func (in *inRedis) close() { _ = in.client.Close() }
 
-// redis returns the store of a server that the command line of a command that needs Redis has named.
+// redis returns the store in a Redis server. It panics for a PostgreSQL server, so only commands that do not work with PostgreSQL
+// call it.
 func (s *server) redis() *redisstore.Store { return s.database.(*inRedis).keys }
 
 func (in *inRedis) store(context.Context) (ratelimit.Store, error) { return in.keys, nil }
@@ -83,8 +84,8 @@ func (in *inRedis) look(ctx context.Context, states []state) ([]ratelimit.Result
 	return in.keys.Look(ctx, stored)
 }
 
-// tiers reads the rates of buckets. The value of a bucket has its rate, and that of a window does not: such a state is shown by the
-// rate of its rule.
+// tiers finds the rate of the client's tier for each state of a bucket, and sets ask.Rate to it. The value of a bucket in Redis
+// contains this rate. The value of a window does not, so the state of a window keeps the rate of its rule.
 func (in *inRedis) tiers(ctx context.Context, states []state) error {
 	var at []int
 	for i := range states {
@@ -103,7 +104,7 @@ func (in *inRedis) tiers(ctx context.Context, states []state) error {
 		return nil
 	})
 	var reply redis.Error
-	if err != nil && !errors.As(err, &reply) { // a reply means that a key has gone, or has a value of another type
+	if err != nil && !errors.As(err, &reply) { // a redis.Error only means that one key has gone, or has a value of another type
 		return err
 	}
 	for i, j := range at {
@@ -116,8 +117,9 @@ func (in *inRedis) tiers(ctx context.Context, states []state) error {
 	return nil
 }
 
-// isRateOf reports whether the value of a bucket begins with the numbers of the given rate. They are a fraction, which says how
-// many tokens drain in a microsecond, and the burst.
+// isRateOf reports whether the value of a bucket begins with the three numbers of the given rate. The first two are a reduced
+// fraction, which says how many tokens drain in a microsecond. The third is the burst. For 500 in a minute, the value begins
+// with "1 120000 500".
 func isRateOf(value string, r ratelimit.Rate) bool {
 	fields := strings.Fields(value)
 	if len(fields) < 3 {

@@ -174,7 +174,7 @@ func (f *replayFlags) print(t *terminal, out *replayJSON, run *replay.Run) error
 }
 
 // follow lowers the default of -late to one second, because the report lags behind the log by this time. If the output
-// is a terminal, follow also sets f.onTick to a function that draws the report. It is called every two seconds.
+// is a terminal, follow also sets f.onTick to a function that draws the report. This function is called every two seconds.
 func (f *logFlags) follow(t *terminal, out *replayJSON, run *replay.Run, top int) {
 	if f.late == defaultLate {
 		f.late = time.Second
@@ -322,7 +322,7 @@ func (f *shareFlag) Set(text string) error {
 	return nil
 }
 
-// The method of returns the share multiplied by n, rounded down. If the flag is not given, it returns n.
+// of(n) is the share of the number n: n multiplied by the share, rounded down. If the flag is not given, the result is n.
 func (f *shareFlag) of(n uint64) uint64 {
 	if f.share == nil {
 		return n

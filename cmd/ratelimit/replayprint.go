@@ -77,7 +77,8 @@ func writeReport(p sheet, r *replayJSON, spans func()) {
 	}
 }
 
-// countVerb returns a text such as "1 request has" or "2 requests have". It gets the verb for one request, and that for several.
+// countVerb returns a text such as "1 request has" or "2 requests have". The two verbs are parameters: the one for one request, and
+// the one for several.
 func countVerb(n uint64, one, several string) string {
 	if n == 1 {
 		several = one

@@ -39,7 +39,7 @@ type resetJSON struct {
 	Server  string                `json:"server"`
 	Limiter string                `json:"limiter"`
 	DryRun  bool                  `json:"dryRun"`
-	Keys    int                   `json:"keys"` // number of keys that had used something, and were reset, or would be with -dry-run
+	Keys    int                   `json:"keys"` // number of keys that had used something; they were reset, or would be without -dry-run
 	Rules   []resetRow            `json:"rules"`
 	unused  ratelimit.Explanation // how the rules would answer if no key had used anything
 }
@@ -158,9 +158,9 @@ func countText[N int | uint64](n N, noun string) string {
 	return number(n) + " " + noun + "s"
 }
 
-// toReset returns a request that names the rules whose keys Reset would reset for the request req, so that Explain can say what
-// these keys have used. It returns an error if there is no such rule, and prints a note for a rule that is left out because the
-// request lacks a part of its key.
+// toReset returns a copy of the request req. The command passes this copy to Explain, which says how much has been used of the
+// keys to reset. If req has neither an endpoint nor rules, the copy names the rules of these keys. If there is no key to reset,
+// toReset returns an error. It prints a note for a rule that is left out because req lacks a part of the rule's key.
 func toReset(t *terminal, l *ratelimit.RateLimiter, req *ratelimit.Request) (*ratelimit.Request, error) {
 	look := *req
 	look.Costs = oneOfEach(allRules(l))
@@ -246,7 +246,7 @@ func (s *server) resetAll(ctx context.Context, l *ratelimit.RateLimiter, req, lo
 		row := resetRow{Rule: r.Name, Key: r.Key, Limit: r.Rate.Requests}
 		named := slices.Contains(req.Rules, r.Name)
 		if row.Reset = lacking(req, r.KeyType) == "" && (named || !shared(r.KeyType)); !row.Reset && len(req.Rules)+len(req.Endpoint) == 0 {
-			continue // an additional rule, which applies to each request
+			continue // look.Rules does not name it; rules that are Additional or in shadow mode always apply
 		}
 		if r.AnsweredBy != "uncounted" && r.AnsweredBy != "unheld" {
 			was, is := freeIn(before, i), freeIn(after, i)

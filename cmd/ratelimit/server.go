@@ -31,7 +31,7 @@ type serverFlags struct {
 	table    *string
 }
 
-// The values of -prefix and -table if they are not given: those of the packages redisstore and pgstore.
+// The defaults of the flags -prefix and -table. They are the same as in the packages redisstore and pgstore.
 const (
 	defaultPrefix = "ratelimit"
 	defaultTable  = "ratelimit"
@@ -64,13 +64,15 @@ type server struct {
 	timeout time.Duration
 }
 
-// A database reads the states that limiters have in a server. All its calls may fail by the end of ctx.
+// A database reads the states that limiters have in a server. Each call with a ctx fails if ctx ends before the server answers.
 type database interface {
-	// scan makes one step through the states in the server. A step looks at about count names. The first step is from the empty
-	// text, and the others are from the text that the step before has returned. After the last step, this text is empty.
+	// scan makes one step through the states in the server. A step looks at roughly as many names as the parameter count says. In
+	// the first step, the parameter from is empty. In each later step, it is the result next of the step before. If next is empty,
+	// the step was the last one.
 	scan(ctx context.Context, from string, count int) (states []state, next string, err error)
 
-	// tiers sets the rate in the ask of each state to the one of its rates at which the state was written, if the server says it.
+	// tiers finds the rate of the client's tier for each state. It looks for the one of the state's rates with which the server
+	// last wrote the state, and sets ask.Rate to it. If the server does not say which one this is, ask.Rate does not change.
 	tiers(ctx context.Context, states []state) error
 
 	// look returns, for each state, the result that a request for one unit would get now, and changes nothing. If a state cannot be
@@ -143,7 +145,8 @@ func isPostgres(text string) bool {
 	return ok && (scheme == "postgres" || scheme == "postgresql")
 }
 
-// insteadOfRedis returns what to do with the address of a PostgreSQL server.
+// insteadOfRedis returns the end of an error about the address of a PostgreSQL server that was given in place of one of Redis. The
+// end of the error says what to do instead.
 func (f *serverFlags) insteadOfRedis() string {
 	if f.postgres != nil {
 		return ": use -postgres"
@@ -151,7 +154,8 @@ func (f *serverFlags) insteadOfRedis() string {
 	return ": overrides that processes share need Redis"
 }
 
-// orPostgres returns what the address of a server may be, if it need not be one of Redis.
+// orPostgres returns the end of an error about the address of a server: the form of an address of PostgreSQL. It is empty for
+// a command that needs Redis.
 func (f *serverFlags) orPostgres() string {
 	if f.postgres != nil {
 		return ", or postgres://user:password@host:port/database"
@@ -171,8 +175,8 @@ func (f *serverFlags) connect(ctx context.Context, args []string) (*server, erro
 	return f.connectRedis(ctx, url)
 }
 
-// within calls the given function with a context that ends when the server's timeout is over. If the function
-// fails, within returns an error that also has the address of the server.
+// The method within calls the given function with a context that ends when the server's timeout is over. If the function
+// fails, the method returns an error that also has the address of the server.
 func (s *server) within(ctx context.Context, do func(ctx context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -210,7 +214,8 @@ func (s *server) step(ctx context.Context, from string, count int) (states []sta
 	return states, next, err
 }
 
-// limiters returns, by the name of the limiter, how many keys of limiters the server has.
+// limiters returns how many keys in the server each limiter has. The keys of the map are the names of the limiters. Keys whose
+// names in the server are hashed are not counted.
 func (s *server) limiters(ctx context.Context) (map[string]int, error) {
 	counts := make(map[string]int)
 	for from := ""; ; {
@@ -226,13 +231,15 @@ func (s *server) limiters(ctx context.Context) (map[string]int, error) {
 	}
 }
 
-// limiter returns the name of the limiter to which the state belongs, if this name has no colon.
+// limiter returns the name of the limiter to which the state belongs. If this name has a colon, limiter returns only the part
+// before it.
 func (s *state) limiter() string {
 	name, _, _ := strings.Cut(s.ask.Rule, ":")
 	return name
 }
 
-// checkName returns an error if the server has keys of limiters, but none of the limiter with the given name.
+// checkName returns an error if the server has keys of other limiters, but none of the limiter with the given name. It checks no
+// name that has a colon.
 func (s *server) checkName(ctx context.Context, limiter string) error {
 	counts, err := s.limiters(ctx)
 	if err != nil || counts[limiter] > 0 || len(counts) == 0 || strings.Contains(limiter, ":") {

@@ -15,8 +15,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/cmd/ratelimit/internal/traffic"
 )
 
-// The method parts returns into how many equal parts the pictures divide the duration of the simulation. It prefers
-// a number of parts that gives the parts a length with a short text, such as 5s.
+// The method parts returns a number: the pictures divide the duration of the simulation into this many equal parts. It
+// prefers a number for which the length of one part is a short text, such as 5s.
 func (s *simulation) parts() int {
 	best := 60
 	for _, n := range []int{48, 40, 80, 30} {
@@ -86,7 +86,7 @@ func (s *simulation) panels(out *sim.Outcome) []chart.Panel {
 	}
 	add("sent", chart.Area, chart.Grey, offered)
 	add("granted", chart.Steps, chart.Blue, granted)
-	add("denied", chart.Steps, chart.Orange, denied) // dashed: where it covers the line "granted", that line shows in the gaps
+	add("denied", chart.Steps, chart.Orange, denied) // this line is dashed, so a line "granted" below it shows in the gaps
 	if r := s.limited; r.Per > 0 && out.Rules[0].Algorithm != ratelimit.AlgorithmInFlight && s.traffic.Shape != traffic.Attack {
 		average := float64(r.Requests) * s.traffic.Duration.Seconds() / float64(parts) / r.Per.Seconds() * float64(s.traffic.Clients)
 		counts.Series = append(counts.Series, level("limit on average", chart.Ink, average))

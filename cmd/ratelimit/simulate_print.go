@@ -19,7 +19,7 @@ import (
 // A grid is a table. It has the texts of the cells, by row and column. The first row is the header.
 type grid [][]string
 
-// about returns lines that describe what was simulated.
+// The method about returns lines that describe what was simulated.
 func (s *simulation) about() []string {
 	c := &s.traffic
 	from := "1 client, which sends"
@@ -147,8 +147,8 @@ func (s *simulation) costText() string {
 	return strings.Join(texts, ", and ")
 }
 
-// assumptions returns lines about two kinds of rules: rules for which a flag is missing, such as -cost for a rule that counts
-// tokens, and rules that stop counting a request before it ends.
+// assumptions returns lines about two kinds of rules. For the first kind, a flag is missing, such as -cost for a rule that counts
+// tokens. Rules of the second kind stop counting a request before it ends.
 func (s *simulation) assumptions() (lines []string) {
 	for i := range s.rules {
 		r := &s.rules[i]
@@ -290,8 +290,8 @@ func offered(b sim.Bin) int { return b.Offered }
 func granted(b sim.Bin) int { return b.Admitted }
 func denied(b sim.Bin) int  { return b.Offered - b.Admitted }
 
-// values divides the duration of the simulation into n equal parts. It returns one value for each part: the given function is
-// called for each bin (the counts of a short time) in the part, and the value is the sum of the results.
+// values divides the duration of the simulation into n equal parts, and returns one value for each part. A part has several bins,
+// and each bin b has the counts of a short time. The value of a part is the sum of count(b) for all its bins.
 func values(out *sim.Outcome, n int, count func(sim.Bin) int) []float64 {
 	sums := make([]float64, n)
 	for i, b := range out.Bins {

@@ -13,8 +13,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/calendar"
 )
 
-// useAlgorithms makes targets (limiters to test). The text names has the names of algorithms, with commas between
-// them, and each algorithm gets a target. The parameter rate is the limit of all targets, as text.
+// useAlgorithms makes targets (limiters to test), one for each algorithm. The parameter names is the list of the algorithms, such
+// as "TokenBucket,FixedWindow". The parameter rate is the limit of all targets, as text.
 func (s *simulation) useAlgorithms(rate, names string) (err error) {
 	if s.limited, err = rateOf("-rate", rate); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (s *simulation) useAlgorithms(rate, names string) (err error) {
 	case len(without) > 0:
 		s.limit += "; too high for " + joined(without)
 	}
-	if s.limited.Per == 0 { // for the traffic, all windows of a calendar are as long as the first one of the simulation
+	if s.limited.Per == 0 { // windows of a calendar: the traffic is made as if each were as long as the first one of the simulation
 		s.limited.Per = calendar.LengthAt(string(s.limited.Window), 0, sim.AlignedStart(0))
 	}
 	if len(s.traffic.Endpoints) == 0 {
@@ -138,7 +138,7 @@ func (s *simulation) setSend(text string) (err error) {
 	return nil
 }
 
-// twice returns 2n. If n is above maxRequests, it returns n, so that the result cannot overflow.
+// twice(n) is 2n. If n is above maxRequests, the result is n, so that it cannot overflow.
 func twice(n int) int {
 	if n > maxRequests {
 		return n

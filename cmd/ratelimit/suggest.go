@@ -56,7 +56,7 @@ type endpointJSON struct {
 type suggestJSON struct {
 	Log       logCount        `json:"log"`
 	Warnings  []string        `json:"warnings,omitempty"` // what makes the limits doubtful
-	Routes    []string        `json:"routes,omitempty"`   // routes as which paths are grouped
+	Routes    []string        `json:"routes,omitempty"`   // routes that stand for groups of paths, such as /users/{id}
 	Per       time.Duration   `json:"perNs"`
 	Part      uint64          `json:"oneIn"` // N, if the sample keeps the requests of one client in N; 1 for all clients
 	Endpoints []endpointJSON  `json:"endpoints"`
@@ -210,9 +210,9 @@ func algorithmList() string {
 	return strings.Join(names, ", ")
 }
 
-// smallest returns the smallest limit of the given algorithm that meets the goal. The parameter known has the limits
-// that were found for other algorithms. A leaky bucket grants the same requests as a token bucket. So if the limit
-// of the token bucket is known, it is also the limit of the leaky bucket.
+// smallest returns the smallest limit of the given algorithm that meets the goal. The limits that were found for other
+// algorithms are in the map known. A leaky bucket grants the same requests as a token bucket. So if the limit of the token
+// bucket was found before, it is also the limit of the leaky bucket.
 func smallest(
 	ctx context.Context, g *suggest.Group, a ratelimit.Algorithm, per time.Duration, goal suggest.Goal, known map[ratelimit.Algorithm]int,
 ) (int, error) {

@@ -33,8 +33,8 @@ func newTerminal(in io.Reader, out, errs *os.File) *terminal {
 	}
 }
 
-// widthOf returns the width of a file in columns. The environment variable COLUMNS comes before the width of the terminal,
-// if it is a number from 20 to 1000. A file that is no terminal has the width unlimited.
+// widthOf returns the width of a file in columns. If the environment variable COLUMNS is a number from 20 to 1000, it is the
+// width of every file. Otherwise a terminal has its own width, and any other file has the width unlimited.
 func widthOf(f *os.File) int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= 20 && n <= 1000 {
 		return n

@@ -45,7 +45,7 @@ type topJSON struct {
 	Keys   int       `json:"keys"`             // number of keys whose state was read
 	Others int       `json:"others"`           // number of keys in the server to which no rule belongs
 	Hashed int       `json:"hashed,omitempty"` // number of keys that do not say to which rule they belong, because their names are too long
-	// Limiters has, by the name of the limiter, how many of the Others there are.
+	// Limiters has the names of the limiters to which the keys counted in Others belong, and how many keys each of them has.
 	Limiters map[string]int `json:"limiters,omitempty"`
 	Rules    []topRule      `json:"rules"`
 }
@@ -126,7 +126,7 @@ func runTop(ctx context.Context, t *terminal, fs *flag.FlagSet, args []string) e
 	return w.again(ctx, t, *every)
 }
 
-// once reads the states once, and prints them.
+// The method once reads the states a single time, and prints them.
 func (w *watch) once(ctx context.Context, t *terminal, asJSON bool) error {
 	found, err := w.pass(ctx)
 	switch {
@@ -143,8 +143,8 @@ func (w *watch) once(ctx context.Context, t *terminal, asJSON bool) error {
 	return err
 }
 
-// again reads and prints the states until the user presses Ctrl-C. If the server fails after the first page, it says so, and
-// tries again. While it reads many keys for the first page, it shows those that it has read.
+// The method again reads and prints the states in a loop, until the user presses Ctrl-C. If the server fails after the first page,
+// this method prints the error and goes on. While it reads many keys for the first page, it shows those that it has read so far.
 func (w *watch) again(ctx context.Context, t *terminal, every time.Duration) error {
 	live := t.isTerminal()
 	if live {
@@ -219,8 +219,8 @@ func (w *watch) load(path string) error {
 	return nil
 }
 
-// The method rule returns the rule to which the stored state s belongs. If no rule has this state, it returns false. The
-// field Rule of its ask has the name of the limiter and the name of the rule, with a colon between them.
+// The method rule returns the rule to which the stored state s belongs. If there is no such rule, it returns false. The text
+// s.ask.Rule has the name of the limiter and the name of the rule, with a colon between them.
 func (w *watch) rule(s *state) (r ratelimit.Rule, ok bool) {
 	for _, name := range w.names {
 		candidate := w.rules[name]
@@ -233,8 +233,8 @@ func (w *watch) rule(s *state) (r ratelimit.Rule, ok bool) {
 	return r, ok && r.Algorithm == s.ask.Algorithm && s.warms == (r.Warmup != ratelimit.Warmup{})
 }
 
-// afterName returns what follows the name of the rule r in the field Rule of the ask of a stored state. If the rule has a unit,
-// this is a zero byte and the unit. Otherwise it is empty.
+// afterName returns the part of the text state.ask.Rule that follows the name of the rule r. If the rule has a unit, this part is
+// a zero byte and the unit. Otherwise it is empty.
 func afterName(r *ratelimit.Rule) string {
 	if r.Unit == "" {
 		return ""
@@ -278,7 +278,8 @@ func (w *watch) pass(ctx context.Context) (*topJSON, error) {
 	return found, nil
 }
 
-// ofRules returns those of the states that belong to the rules, with the rates of these rules. It counts the others in found.
+// ofRules returns the states that belong to a rule of the file, and sets their rates to those of the rule. It counts all other
+// states in found.
 func (w *watch) ofRules(all []state, found *topJSON) (states []state) {
 	for _, s := range all {
 		r, ok := w.rule(&s)

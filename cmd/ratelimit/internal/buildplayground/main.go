@@ -2,8 +2,8 @@
 //
 //	go run ./cmd/ratelimit/internal/buildplayground
 //
-// It writes docs/playground/engine.js, which has the engine as WebAssembly, and the script from the Go
-// distribution that starts it. The page then needs no other file outside its folder, and no web server.
+// It writes docs/playground/engine.js. This file has the engine as WebAssembly, and a script from the Go
+// distribution, which starts the engine. The page then needs no file outside its folder, and no web server.
 package main
 
 import (

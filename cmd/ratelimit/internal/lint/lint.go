@@ -174,11 +174,10 @@ func calendarUnit(d time.Duration) string {
 	return ""
 }
 
-// The method alone adds findings about the rule r. It adds only findings for which the other rules of the limiter do
-// not matter.
+// alone(r) adds the findings about the rule r for which the other rules of the limiter do not matter.
 func (c *checker) alone(r indexed) {
 	window := r.Algorithm == ratelimit.AlgorithmFixedWindow
-	edge := cmp.Or(r.Rate.Per, time.Hour) // a time around the edge of a window; those of a calendar last longer than an hour
+	edge := cmp.Or(r.Rate.Per, time.Hour) // windows of a calendar have no Per; an hour is shorter than any of them
 	switch {
 	case window && r.Unit == "" && isAttempt(r.Endpoint):
 		c.add(r, "RL001", "algorithm", "use SlidingWindowLog, which holds its limit in every window",
@@ -240,7 +239,7 @@ func (c *checker) applies(r indexed, endpoint string) bool {
 	return err == nil && slices.ContainsFunc(e.Rules, func(x ratelimit.RuleExplanation) bool { return x.Name == r.Name })
 }
 
-// never adds the finding that the rule r never applies. If r is the default rule, the reason can be another rule: a
+// never(r) adds the finding that the rule r never applies. If r is the default rule, the reason can be another rule: a
 // rule that has the endpoint "*" and is not additional applies in place of the default rule. In this case, the
 // finding advises to make that other rule additional.
 func (c *checker) never(r indexed) {
@@ -255,8 +254,8 @@ func (c *checker) never(r indexed) {
 		"no request asks %s: %s is for each endpoint and not additional, so it applies in place of it", r, c.rules[all])
 }
 
-// The method among compares the rule r with the other rules of the limiter. It adds the findings about r for which
-// the other rules matter.
+// among(r) compares the rule r with the other rules of the limiter. It adds the findings about r for which the other rules
+// matter.
 func (c *checker) among(r indexed) {
 	if r.Endpoint == "" && r.index >= 0 {
 		return // such a rule applies only to requests that list it in Request.Rules
@@ -282,7 +281,7 @@ func (c *checker) among(r indexed) {
 			continue
 		}
 		sometimes := slices.ContainsFunc(probes, func(endpoint string) bool { return !slices.Contains(c.asked[endpoint], first.Name) })
-		equal := stricter(r, first) && uint(r.index) < uint(first.index) // if r and first are equally strict, only the later one gets the finding
+		equal := stricter(r, first) && uint(r.index) < uint(first.index) // of two equally strict rules, only the later one gets the finding
 		if !sometimes && !equal {
 			c.add(r, "RL006", "rate", "remove it, or lower its limit", "%s can never deny, as %s denies first", r, first)
 			return

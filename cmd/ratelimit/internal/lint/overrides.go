@@ -11,7 +11,7 @@ import (
 )
 
 // Overrides returns the findings in the overrides of a file, in the order of the overrides. If an override has ended before the
-// given time, it gets one finding that says this, and no other. The parameter names lists the names of the rules in the file.
+// given time, it gets one finding that says this, and no other. The names of the rules in the file are in the parameter names.
 // In each Finding, the field Rule is the index of an override, not of a rule.
 func Overrides(all []ratelimit.Override, names []string, now time.Time) (found []Finding) {
 	add := func(i int, code, field, advice, format string, args ...any) {
@@ -43,7 +43,7 @@ func Overrides(all []ratelimit.Override, names []string, now time.Time) (found [
 	return found
 }
 
-// whom returns a text that says for whom the override o is, such as the client "alice" or the address 10.0.0.1.
+// The function whom returns a text that says for whom the override o is, such as the client "alice" or the address 10.0.0.1.
 func whom(o *ratelimit.Override) string {
 	if o.IP == "" {
 		return fmt.Sprintf("the client %q", o.Client)
@@ -78,8 +78,8 @@ func outlasts(a, b *ratelimit.Override) bool {
 }
 
 // decidedBy reports whether the override with the index i never applies, because other overrides decide in its place. If so, it
-// returns the index of such an override. If there is a rule for which the override i applies, it returns -1. The parameter same
-// has the indexes of the other overrides for the same client or prefix. The parameter names has the names of all rules.
+// returns the index of such an override. If there is a rule for which the override i applies, it returns -1. The indexes of the
+// other overrides for the same client or prefix are in the parameter same. The names of all rules are in the parameter names.
 func decidedBy(all []ratelimit.Override, same []int, i int, names []string) (by int) {
 	o := &all[i]
 	for _, j := range same {

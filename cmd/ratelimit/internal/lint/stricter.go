@@ -54,7 +54,7 @@ func bounds(a ratelimit.Algorithm, ra ratelimit.Rate, b ratelimit.Algorithm, rb 
 		ra.Window == rb.Window && ra.Window != "first":
 		return ra.Requests <= rb.Requests // both limits count in the same windows, so the smaller limit is stricter
 	case ra.Per == 0 || rb.Per == 0:
-		return false // the windows of a calendar differ in length
+		return false // without Per, the windows are those of a calendar, which differ in length
 	}
 	switch b {
 	case ratelimit.AlgorithmFixedWindow, ratelimit.AlgorithmSlidingWindowLog:

@@ -92,9 +92,9 @@ func distance(a, b string) int {
 }
 
 // The method receipts adds a finding if the rule r lets more than maxReceipts requests of a key run at once, and another
-// rule also counts these requests. When a request ends, the other rule can give its unit back only if it is one of the
-// last maxReceipts requests. If r counts another unit than requests, the number of requests is not known, and there is no
-// finding. The argument probes lists endpoints to which r applies.
+// rule also counts these requests. The other rule can give back only the units of the last maxReceipts requests, so an older
+// request that ends stays charged there. If r counts another unit than requests, the number of requests is not known, and
+// there is no finding. The argument probes lists endpoints to which r applies.
 func (c *checker) receipts(r indexed, probes []string) {
 	most := r.Rate.Requests
 	for _, rate := range r.Tiers {

@@ -133,7 +133,7 @@ func (s *Settings) traffic() traffic.Config {
 	}
 }
 
-// about describes the traffic in words.
+// The method about describes the traffic in words.
 func (s *Settings) about() string {
 	n, every := s.sent(), "every "+chart.Duration(s.per())
 	if s.Shape == traffic.OnOff || s.Shape == traffic.Ramp {

@@ -214,7 +214,7 @@ func fastest(rates []ratelimit.Rate) ratelimit.Rate {
 	return f
 }
 
-// times returns n times k. It returns Unlimited if n is Unlimited or the product is too large for an int.
+// times returns the product of n and k. It returns Unlimited if n is Unlimited or the product is too large for an int.
 func times(n, k int) int {
 	if n == Unlimited || k > 0 && n > math.MaxInt/k {
 		return Unlimited
@@ -243,7 +243,7 @@ func (p *Prover) bound(endpoint string, in time.Duration, client, down bool) (Bo
 			local = 0 // the rule denies all requests of all clients while the store is down
 		}
 		if !client && !shared(r.Key) {
-			continue // further clients have keys of their own
+			continue // each client has its own key, so the rule does not limit all clients together
 		}
 		binding++
 		most, exact := p.most(r, in, 1)
@@ -276,7 +276,8 @@ func (p *Prover) bound(endpoint string, in time.Duration, client, down bool) (Bo
 	return b, nil
 }
 
-// alone returns the most that all processes together grant by the rule r while the store is down.
+// The method alone returns the largest number of units that the rule r grants in an interval while the store is down. Each process
+// then decides without the others, and the result is for all processes together.
 func (p *Prover) alone(r *ratelimit.Rule, in time.Duration) int {
 	policy := r.OnStoreError
 	switch text := policy.String(); {

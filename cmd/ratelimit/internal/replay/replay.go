@@ -58,7 +58,7 @@ type Player struct {
 	blocks    *rule    // counts the requests that an override blocks; it has the index after the last rule
 }
 
-// Blocked is the name under which a [Report] counts the requests that an override blocks: no rule denies them.
+// Blocked stands in a [Report] in place of the name of a rule, for requests that an override blocks. No rule denies these requests.
 const Blocked = "(blocked)"
 
 // denier returns the rule that has denied the request with the result res.
@@ -99,7 +99,7 @@ type rule struct {
 	name     string
 	shadow   bool     // whether the rule is in shadow or advise mode, in which it denies nothing
 	unit     string   // what the rule counts; empty for requests
-	endpoint string   // pattern of the rule's endpoint; empty for the default rule, and for rules that apply only to requests that name them
+	endpoint string   // pattern of the rule's endpoint; empty for the default rule, and for rules that a request must name
 	parts    []string // names of the parts of the rule's keys, such as "user" and "endpoint"; without "global", which has no text
 	keyParts []keyPart
 	empty    []uint64 // for each part, how many requests had an empty text as this part
@@ -110,8 +110,8 @@ type rule struct {
 	keys spread
 }
 
-// A Make is a function that makes a limiter with the given options. If the rules of this limiter show that it needs an
-// observer, NewPlayer calls the function again to make a limiter with an observer.
+// A Make is a function that makes a limiter with the given options. NewPlayer calls it a second time, with an observer, if a rule
+// of the first limiter is in shadow or advise mode.
 type Make func(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error)
 
 // NewPlayer returns a Player for a limiter that the function newLimiter makes. The limiter reads its time from the
@@ -235,7 +235,7 @@ const (
 	ofAttr
 )
 
-// keyPartsOf returns the parts of a key type, without global, which has no text.
+// keyPartsOf returns the keyPart for each of the given names, such as "user". It leaves out "global", which has no text.
 func keyPartsOf(names []string) (parts []keyPart) {
 	kinds := map[string]byte{"user": ofUser, "endpoint": ofEndpoint, "ip": ofIP}
 	for _, name := range names {
@@ -248,7 +248,7 @@ func keyPartsOf(names []string) (parts []keyPart) {
 	return parts
 }
 
-// The method of returns the text that this part has in the key of a request.
+// of(req) is the text that this part has in the key of the request req.
 func (k *keyPart) of(req *ratelimit.Request) string {
 	switch k.kind {
 	case ofUser:
@@ -275,7 +275,7 @@ func (r *rule) hash(req *ratelimit.Request) uint64 {
 	return h.bits()
 }
 
-// key returns the hash of the key that the rule r has for the request req.
+// key returns the hash of the key that the rule r has for the request req. Unlike the method hash, it counts nothing.
 func (r *rule) key(req *ratelimit.Request) hash {
 	h := noHash
 	for i := range r.keyParts {

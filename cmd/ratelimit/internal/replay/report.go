@@ -18,7 +18,7 @@ type Report struct {
 	From      time.Time     `json:"from"`            // time of the first request
 	To        time.Time     `json:"to"`              // the latest of the times of all requests
 	Backward  uint64        `json:"outOfOrder"`      // requests that come after a request with a later time
-	Back      time.Duration `json:"outOfOrderMaxNs"` // longest time by which a request is earlier than a request before it, in nanoseconds
+	Back      time.Duration `json:"outOfOrderMaxNs"` // the largest distance between the times of these two requests, in nanoseconds
 	Unlimited uint64        `json:"unlimited"`       // requests to which no rule applies
 
 	Denied      uint64     `json:"denied"`                // requests that were denied
@@ -30,7 +30,7 @@ type Report struct {
 	Spans     []Span        `json:"spans"`        // spans of time in which there was a request, in order
 	Width     time.Duration `json:"spanLengthNs"` // length of each span in nanoseconds
 	Offenders []Offender    `json:"offenders"`    // the clients with the most denials
-	Missed    uint64        `json:"missed"`       // most denials that one rule and one client can have without being counted
+	Missed    uint64        `json:"missed"`       // a client that is missing in the counts was denied by any one rule at most this often
 
 	NotJudged []NotJudged `json:"notJudged,omitempty"` // rules that could not decide on all requests to which they apply
 
@@ -92,8 +92,8 @@ type RuleDenied struct {
 	Denied uint64 `json:"denied"` // how many of the requests the rule denied
 }
 
-// The type named only collects the counts for an [Only]: it counts the requests that one limiter denied and the
-// other limiter granted.
+// A value of the type only collects the counts for an [Only]. It counts the requests that one limiter denied and the other
+// limiter granted.
 type only struct {
 	denied    uint64
 	rules     map[*rule]uint64
@@ -186,8 +186,8 @@ func (d *denials) lastOf() *time.Time {
 	return &d.last
 }
 
-// overflowed returns, by name of the rule, how many requests were counted against a limit that several keys share. Keys
-// share a limit if the limiter has too many keys.
+// overflowed returns how many requests of each rule were counted against a limit that several keys share. The keys of the map
+// are the names of the rules. Keys share a limit if the limiter has too many keys.
 func (p *Player) overflowed() map[string]uint64 {
 	by := make(map[string]uint64)
 	for _, s := range p.limiter.Stats() {

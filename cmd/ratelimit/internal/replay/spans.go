@@ -60,8 +60,8 @@ func (s *spans) span(ns int64) *Span {
 	return s.last
 }
 
-// wider returns a copy in which the spans of time are longer and have the same counts in all. The length of each
-// new span is widthAt(width).
+// wider returns a copy with longer spans of time. Each new span has the sum of the counts of the spans that it replaces. The
+// length of each new span is widthAt(width).
 func (s *spans) wider(width int) *spans {
 	out := &spans{width: width, at: make(map[int64]*Span)}
 	for _, i := range slices.Sorted(maps.Keys(s.at)) {
@@ -73,7 +73,7 @@ func (s *spans) wider(width int) *spans {
 	return out
 }
 
-// within returns at most n spans of time, in order, and the length of each span. If there are more than n spans,
+// The method within returns at most n spans of time, in order, and the length of each span. If there are more than n spans,
 // it first joins spans into longer ones.
 func (s *spans) within(n int) (list []Span, width time.Duration) {
 	for len(s.at) > n {

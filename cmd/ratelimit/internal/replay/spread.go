@@ -6,7 +6,7 @@ package replay
 type spread struct {
 	slots []slot // hash table; its length is a power of two
 	n     int
-	level uint // number of bits, above the lowest leftBits, that are 0 in the hash of a kept key: one key in 1<<level is kept
+	level uint // one key in 1<<level is kept: in its hash, the lowest bits above leftBits are 0, as many as level
 
 	notes   [maxNotes]slot // what is not yet in the table, see flush
 	waiting int            // how many notes there are
@@ -15,9 +15,9 @@ type spread struct {
 // maxNotes is the largest number of notes that are not yet in the table.
 const maxNotes = 64
 
-// A slot has one key of a spread. The slot is free if it is 0. Its lowest leftBits bits are minLeft: 1 + the smallest
-// fraction of the limit that was left, in thousandths, so 501 for a half, and 0 after a denial. The other bits are those of
-// the hash of the key. A slot is this small so that many slots fit into the caches of a processor.
+// A slot has one key of a spread. The slot is free if it is 0. Its lowest leftBits bits are the number minLeft. After a denial,
+// this number is 0. Otherwise it is 1 plus the smallest fraction of the limit that was left, in thousandths, so 501 for a half.
+// The other bits are those of the hash of the key. A slot is this small so that many slots fit into the caches of a processor.
 type slot uint64
 
 const leftBits = 10
@@ -46,8 +46,9 @@ func (s *spread) note(hash uint64, minLeft uint16) {
 	s.waiting++
 }
 
-// flush puts the notes into the table. The table is larger than the fast caches of a processor, which therefore waits for most
-// places of the table. The first loop, which has no branches, lets it wait for many of them at the same time.
+// flush puts the notes into the table. The table is larger than the fast caches of a processor, so it takes long to read one of
+// its slots. The first loop reads the slots of all notes. It has no branches, so the processor can read many slots at the same
+// time.
 func (s *spread) flush() {
 	notes := s.notes[:s.waiting]
 	s.waiting = 0
@@ -176,8 +177,8 @@ const (
 	odd    hash = 0x9e3779b97f4a7c15   // an odd number, so that a product with it loses nothing
 )
 
-// The method with adds one more text to a hash. If h is the hash of some texts, the result is the hash of these
-// texts followed by the new text.
+// with(text) adds one more text to the hash h. If h is the hash of some texts, the result is the hash of these texts
+// followed by the new text.
 func (h hash) with(text string) hash {
 	n := len(text)
 	for ; len(text) >= 8; text = text[8:] {
@@ -191,7 +192,8 @@ func (h hash) with(text string) hash {
 	return h.word(rest).word(uint64(n))
 }
 
-// word adds eight bytes to a hash. The upper bits of the product depend on all of them, and are brought down for the next word.
+// word adds the eight bytes of w to a hash. Only the upper bits of the product depend on all of these bytes. So the upper half is
+// mixed into the lower half before the next word is added.
 func (h hash) word(w uint64) hash {
 	h = (h ^ hash(w)) * odd
 	return h ^ h>>32

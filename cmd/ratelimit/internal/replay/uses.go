@@ -30,7 +30,7 @@ type Seen struct {
 	Denied      int       `json:"denied"`               // how many of them were denied
 	FirstDenied time.Time `json:"firstDenied,omitzero"` // time of the first denial
 	LastDenied  time.Time `json:"lastDenied,omitzero"`  // time of the last denial
-	DeniedSince time.Time `json:"deniedSince,omitzero"` // time of the first denial after the last grant; zero if the last request was granted
+	DeniedSince time.Time `json:"deniedSince,omitzero"` // first denial after the last grant; zero if the last request was granted
 }
 
 func (s *Seen) note(allowed bool, at time.Time) {

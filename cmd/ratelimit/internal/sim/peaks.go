@@ -34,9 +34,10 @@ func (p *peaks) Pop() any { panic("sim: a sum stays in the heap") }
 
 func (p *peaks) add(s *sum) { heap.Push(p, s) }
 
-// most returns the most units that a key was granted in the window of the given length that ends at the time at. The sums
-// in the heap may be too large, because they were computed for earlier windows, so most corrects the first sum until it is
-// right. Each correction removes at least one grant from a sum, so there are never more corrections than grants.
+// The method most returns the largest number of units that a key was granted in a window. The window has the given length, and
+// ends at the time in the parameter at. The sums in the heap may be too large, because they were computed for earlier windows. So
+// this method corrects the first sum of the heap until the first sum is right. Each correction removes at least one grant from a
+// sum, so there are never more corrections than grants.
 func (p *peaks) most(at, length time.Duration) int {
 	for len(p.sums) > 0 {
 		first := p.sums[0]
@@ -49,8 +50,8 @@ func (p *peaks) most(at, length time.Duration) int {
 	return 0
 }
 
-// pass looks at each part of the simulation up to the given one, except at those at which it has looked before. For the window
-// that ends when the part begins, it records in r.Peaks the most units that one key was granted in this window.
+// pass goes through the parts of the simulation up to the given one, and skips those of earlier calls. For each part, it looks at
+// the window that ends when the part begins. It records in r.Peaks the most units that one key was granted in this window.
 func (r *Rule) pass(part int) {
 	for p := &r.peaks; p.begun <= part; p.begun++ {
 		begin := time.Duration(p.begun) * p.duration / Bins // no overflow, see the method bin

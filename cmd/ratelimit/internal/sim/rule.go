@@ -26,7 +26,7 @@ type Rule struct {
 	// limits how many requests run at once, Window is 0: MaxGranted and Bound then say how many units run at once.
 	Window     time.Duration `json:"windowNs"`
 	MaxGranted int           `json:"most"`  // most units that one key was granted in any window; 0 in shadow or advise mode
-	Bound      int           `json:"bound"` // most units that one key can be granted in any window, whatever is sent; -1 if there is no bound
+	Bound      int           `json:"bound"` // most units that one key can be granted in any window; -1 if there is no bound
 
 	// Peaks has, for each of the equal parts of the simulation, the most units that one key was granted in a window that ends in
 	// this part. For a rule that limits how many requests run at once, only the requests that begin in this part count.
@@ -85,7 +85,7 @@ func (r *Rule) count(request *traffic.Request, res *ratelimit.Result, charged bo
 	if r.Unit != "" {
 		cost = r.cost
 	}
-	n := res.Limit - res.Remaining // right only if r.holds(): how many units are running, including this request
+	n := res.Limit - res.Remaining // how many units are running, including this request; wrong if r.holds() is false, see below
 	if !r.holds() {
 		r.pass(bin)
 		n = s.add(request.At, cost, r.Window-1)
@@ -146,7 +146,8 @@ func (s *sum) add(at time.Duration, units int, length time.Duration) int {
 	return s.units
 }
 
-// advance moves the end of the interval to the time at.
+// advance moves the end of the interval to the time in the parameter at. It then removes the grants that are earlier than the
+// beginning of the interval, which has the given length.
 func (s *sum) advance(at, length time.Duration) {
 	for s.first < len(s.grants) && at-s.grants[s.first].at > length {
 		s.units -= s.grants[s.first].units

@@ -37,7 +37,7 @@ func (q *running) Pop() any {
 	return x
 }
 
-// The method end ends all requests whose end is at the time at or before. This time is counted from the start. A request
+// The method end ends all requests whose end is not later than the parameter at, which is a time since the start. So a request
 // that ends at the instant at which another request arrives no longer counts as running.
 func (q *running) end(clock *ratelimit.FakeClock, start time.Time, at time.Duration) error {
 	for len(*q) > 0 && (*q)[0].end <= at {

@@ -91,8 +91,8 @@ func isID(segment string) bool {
 	return digits >= 4 && digits+hex+others >= 20 && dashes <= 2 // a ULID, or a key such as cus_NffrFeUfNV2Hib1234
 }
 
-// GroupRare replaces the segments in one place of the paths by {name} if there are at least manySegments different ones,
-// and none of them has more than rareShare percent of the requests.
+// These constants say when GroupRare replaces the segments in one place of the paths, such as all segments after /articles/, by
+// {name}. There must be at least manySegments different ones. None of them may have more than rareShare percent of their requests.
 const (
 	manySegments = 20
 	rareShare    = 10

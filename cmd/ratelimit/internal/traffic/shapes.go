@@ -20,9 +20,9 @@ func (c *Config) pattern() pattern {
 	}[c.Shape]
 }
 
-// scaled returns the time in which a client sends n requests. The rate of the client is the given number of requests in
-// each period per. The time is n·per/requests, rounded down. If it is too large for a time.Duration, scaled returns the
-// constant ended.
+// scaled returns the time in which a client sends n requests. The parameters requests and per are the rate of the client. For
+// example, a client with the rate 100 per minute sends 50 requests in 30 s. The result is n·per/requests, rounded down. If it
+// is too large for a time.Duration, scaled returns the constant ended.
 func scaled(n uint64, per time.Duration, requests uint64) time.Duration {
 	hi, lo := bits.Mul64(n, uint64(per))
 	if hi >= requests {
