@@ -20,6 +20,7 @@ require (
 	github.com/ratelimit-go/ratelimit/otelmetrics v0.1.0
 	github.com/ratelimit-go/ratelimit/prommetrics v0.1.0
 	github.com/stretchr/testify v1.12.1
+	github.com/ulule/limiter/v3 v3.11.2
 	go.opentelemetry.io/otel v1.20.0
 	go.opentelemetry.io/otel/sdk/metric v1.20.0
 	go.uber.org/goleak v1.3.0
@@ -59,6 +60,7 @@ require (
 	github.com/modern-go/reflect2 v1.0.2 // indirect
 	github.com/pelletier/go-toml/v2 v2.2.2 // indirect
 	github.com/philhofer/fwd v1.2.0 // indirect
+	github.com/pkg/errors v0.9.1 // indirect
 	github.com/prometheus/client_model v0.5.0 // indirect
 	github.com/prometheus/common v0.48.0 // indirect
 	github.com/prometheus/procfs v0.12.0 // indirect
