@@ -28,7 +28,7 @@ import (
 type Reservation struct {
 	limiter   *RateLimiter
 	result    Result
-	breakdown *breakdown // nil if a single rule applies, its state is in this process, and the request has no Costs
+	breakdown *breakdown // nil if a single rule applies, its state is in this process, and the request has no Costs: result and one say all
 
 	mu      sync.Mutex // held while a method changes the fields below, or the charges in the breakdown
 	settled bool       // whether the units are settled
@@ -77,9 +77,8 @@ func (l *RateLimiter) Reserve(ctx context.Context, req Request, term time.Durati
 		return nil, err
 	}
 	r := l.newReservation(&req)
-	g := l.plainGroup(ctx, &req)
-	if g != nil && g.only != nil && g.only.Unit == "" && r.breakdown == nil && req.ID == "" && l.remote == nil && l.settings.observer == nil &&
-		r.takeOne(g.only, &req, term) {
+	if g := l.plainGroup(ctx, &req); g != nil && g.only != nil && g.only.Unit == "" && r.breakdown == nil && req.ID == "" &&
+		l.remote == nil && l.settings.observer == nil && r.takeOne(g.only, &req, term) {
 		return r, nil
 	}
 	d := newDecision(&req, engine.ModeTake)
@@ -144,6 +143,7 @@ func (r *Reservation) takeOne(rule *activeRule, req *Request, term time.Duration
 	}
 	r.result.Delay, r.result.Rule = delay, rule.resultName()
 	fill(&r.result, &v)
+	rule.countTier(req.Tier, true)
 	if v.Granted() {
 		r.one[0] = charge{rule, hash, receipt, n, req.Tier, nil}
 	} else if rule.holds() {
@@ -154,32 +154,33 @@ func (r *Reservation) takeOne(rule *activeRule, req *Request, term time.Duration
 
 // take makes r the reservation of the decision d, whose answer is res.
 func (r *Reservation) take(ctx context.Context, d *decision, res Result) {
-	r.result = res
-	if r.breakdown == nil {
+	charges, asks := r.chargesOf(d)
+	each := d.appendEach(ctx, make([]Result, 0, 1))
+	if r.result = res; r.breakdown == nil && (len(charges) > 1 || asks != nil || len(each) != 1 || each[0] != res) {
 		r.breakdown = new(breakdown)
 	}
-	r.breakdown.charges = r.one[:0]
-	if r.addAll(d); r.breakdown.asks != nil {
-		r.breakdown.ctx = context.WithoutCancel(orBackground(ctx)) // Settle may be called after the request has ended
+	if b := r.breakdown; b != nil {
+		b.charges, b.asks, b.each = charges, asks, slices.Clone(each)
+		if asks != nil {
+			b.ctx = context.WithoutCancel(orBackground(ctx)) // Settle may be called after the request has ended
+		}
 	}
-	r.breakdown.each = d.appendEach(ctx, nil)
 }
 
-// addAll adds the charges of the decision d, which has been made, to the reservation r.
-func (r *Reservation) addAll(d *decision) {
+// chargesOf returns the charges of the decision d, which has been made, the first in r.one, and the asks that settle them in the store.
+func (r *Reservation) chargesOf(d *decision) (charges []charge, asks []Ask) {
+	charges = r.one[:0]
 	for i, rule := range d.rules {
 		p, o := &d.parts[i], &d.origins[i]
 		c := charge{rule: rule, hash: p.Hash, n: p.N}
 		switch {
-		case !d.Passes || d.Replayed || !p.Granted(): // a replay (the answer of an earlier grant) has charged nothing
-			continue
+		case !d.Passes || d.Replayed || !p.Granted() || o.by != byStore && p.Keys == nil:
+			continue // nothing was charged: also not by a replay (the answer of an earlier grant)
 		case o.by == byStore:
-			r.breakdown.asks = append(r.breakdown.asks, chargedAsk(d, i))
+			asks = append(asks, chargedAsk(d, i))
 			if rule.holds() && rule.local != nil { // FailLocal counts all that runs in this process, also if the store granted it
 				c.receipt = rule.local.Exceed(p.Hash, p.Want, d.Now, p.N)
 			}
-		case p.Keys == nil:
-			continue
 		default:
 			c.receipt, c.tier = p.Receipt, p.Want.Tier
 			if p.Want.Rate != nil {
@@ -188,8 +189,9 @@ func (r *Reservation) addAll(d *decision) {
 			}
 			p.Keys.SetTerm(p.Receipt, d.Now.Add(d.term), d.Now)
 		}
-		r.breakdown.charges = append(r.breakdown.charges, c)
+		charges = append(charges, c)
 	}
+	return charges, asks
 }
 
 // Result returns the answer to the request for which [RateLimiter.Reserve] was called, as [RateLimiter.Check] would.

@@ -920,3 +920,38 @@ func TestReserveErrors(t *testing.T) {
 		require.Empty(t, r.Results())
 	}
 }
+
+// TestReserveObserved proves that a Reservation has the answers of CheckAll, and gives back what each rule has charged, with an
+// observer, for which the general path makes it, and without one.
+func TestReserveObserved(t *testing.T) {
+	tiers := map[string]ratelimit.Rate{"free": ratelimit.PerMinute(4)}
+	one := ratelimit.Rule{Name: "one", Endpoint: "*", Rate: ratelimit.PerMinute(10), Tiers: tiers}
+	two, shadow, advise, staff := one, one, one, one
+	two.Name, two.Additional = "two", true
+	shadow.Name, shadow.Mode = "shadow", ratelimit.ModeShadow
+	advise.Name, advise.Mode = "advise", ratelimit.ModeAdvise
+	staff.Tiers = map[string]ratelimit.Rate{"free": ratelimit.Unlimited}
+	for _, opts := range [][]ratelimit.Option{nil, {ratelimit.WithObserver(&record{})}} {
+		for name, rules := range map[string][]ratelimit.Rule{
+			"one": {one}, "a tier without a limit": {staff}, "two": {one, two}, "shadow": {shadow}, "one and shadow": {one, shadow},
+			"advise": {advise}, "one and advise": {one, advise},
+		} {
+			for _, tier := range []string{"", "free"} {
+				clock := ratelimit.WithClock(ratelimit.NewFakeClock(epoch))
+				l, m := newRules(t, rules, nil, append(opts, clock)...), newRules(t, rules, nil, clock)
+				req := ratelimit.Request{Client: "c", Endpoint: "/e", Cost: 2, Tier: tier}
+				res, each, err := m.CheckAll(t.Context(), req, nil)
+				require.NoError(t, err)
+				r, err := l.Reserve(t.Context(), req, minute)
+				require.NoError(t, err)
+				require.Equal(t, res, r.Result(), name)
+				require.Equal(t, each, append([]ratelimit.Result(nil), r.Results()...), name)
+				require.NoError(t, r.Settle(1))
+				require.ErrorIs(t, r.Settle(1), ratelimit.ErrSettled)
+				for _, s := range l.Stats() {
+					require.Equal(t, r.Result().Limit > 0 || s.Rule != "one", s.GivenBack == 1, "%s: rule %s, tier %q", name, s.Rule, tier)
+				}
+			}
+		}
+	}
+}

@@ -52,9 +52,7 @@ func (r *Reservation) SettleCosts(actual ...Cost) error {
 // Done ends the reservation and what it has in flight: all units that were not settled stay charged, even if the term is
 // not over. If there is nothing left to do, Done does nothing and returns nil, so it may be deferred. After a Settle
 // that has failed, Done repeats that Settle with the same numbers. A later Settle returns [ErrSettled].
-func (r *Reservation) Done() error {
-	return r.end(nil)
-}
+func (r *Reservation) Done() error { return r.end(nil) }
 
 // Cancel gives all reserved units back, as Settle(0) does. If the reservation is settled already, Cancel does nothing
 // and returns nil, so a deferred Cancel gives the units back only if the work fails. After a Settle that has failed,

@@ -153,6 +153,20 @@ func TestStatsOfUnknownTiers(t *testing.T) {
 	}
 }
 
+// TestStatsOfUnknownTiersOfReservations proves that a Reserve by a single rule counts an unknown tier once, with and without
+// an observer.
+func TestStatsOfUnknownTiersOfReservations(t *testing.T) {
+	tiers := map[string]ratelimit.Rate{"paid": ratelimit.PerMinute(60)}
+	for _, opts := range [][]ratelimit.Option{nil, {ratelimit.WithObserver(&record{})}} {
+		l := newRules(t, []ratelimit.Rule{{Endpoint: "*", Rate: ratelimit.PerMinute(2), Tiers: tiers}}, nil, opts...)
+		for _, tier := range []string{"", "paid", "Pro", "Pro"} {
+			_, err := l.Reserve(t.Context(), ratelimit.Request{Client: "c", Tier: tier}, minute)
+			require.NoError(t, err)
+		}
+		require.EqualValues(t, 2, l.Stats()[0].UnknownTier)
+	}
+}
+
 // TestStatsAreKeptThroughChanges proves which changes of a rule keep its counters.
 func TestStatsAreKeptThroughChanges(t *testing.T) {
 	clock := ratelimit.NewFakeClock(epoch)

@@ -22,7 +22,11 @@ func (w *quietWriter) Write(p []byte) (int, error) { return len(p), nil }
 func (w *quietWriter) WriteHeader(int)             {}
 
 // BenchmarkOverhead measures an empty handler of Echo and of net/http, alone and behind a limit: the difference is what
-// the limit costs. The limit of Echo itself sends no header fields and no time to wait.
+// the limit costs.
+//
+// The limiter of Echo itself, in the row "own", also limits by the address of the connection, and sends two header fields. It
+// does less: it has one rate for all requests, without rules and endpoints, and does not say when units come back, except in
+// the Retry-After of a denial. All clients share one lock, and the number of clients in its memory has no bound.
 func BenchmarkOverhead(b *testing.B) {
 	l, err := ratelimit.New([]ratelimit.Rule{{Name: "per-client", Endpoint: "*", Rate: ratelimit.PerSecond(1_000_000_000)}}, nil)
 	require.NoError(b, err)

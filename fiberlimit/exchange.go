@@ -93,7 +93,7 @@ func (x *exchange) Peer() (addr netip.Addr, text string) { return x.peer, x.text
 
 // copyFields copies the header fields that the Adapter reads from the request of c to h.
 func (m *Middleware) copyFields(h http.Header, c fiber.Ctx) {
-	anyCase := m.router(c.App()).anyCase
+	anyCase := c.App().Config().DisableHeaderNormalizing
 	for key, value := range c.Request().Header.All() {
 		if name := m.reads(key, anyCase); name != "" {
 			h[name] = append(h[name], string(value))

@@ -12,7 +12,6 @@ import (
 // handler only sets a status, which stands for the path of its route: see firstStatus.
 type router struct {
 	handlers uint32   // how many handlers the app had when the router was made
-	anyCase  bool     // whether the app keeps the names of header fields as clients have written them
 	paths    []string // of the routes, and an empty one for requests without a route
 	serve    fasthttp.RequestHandler
 	requests sync.Pool // of *fasthttp.RequestCtx, for serve
@@ -38,7 +37,7 @@ func newRouter(app *fiber.App) *router {
 		CaseSensitive: config.CaseSensitive, StrictRouting: config.StrictRouting, UnescapePath: config.UnescapePath,
 		RequestMethods: config.RequestMethods, DisableHeadAutoRegister: true,
 	})
-	r := &router{handlers: app.HandlersCount(), anyCase: config.DisableHeaderNormalizing}
+	r := &router{handlers: app.HandlersCount()}
 	note := func(path string) fiber.Handler {
 		status := firstStatus + len(r.paths)
 		r.paths = append(r.paths, path)

@@ -62,18 +62,39 @@ func LeakyBucketBound(r ratelimit.Rate, charges []Charge, resolution time.Durati
 	})
 }
 
-// FixedWindowBound is the [Bound] of [ratelimit.FixedWindow]: in each window, which begins
-// at a multiple of Per since the Unix epoch, at most Requests units are granted.
+// FixedWindowBound is the [Bound] of [ratelimit.FixedWindow]: in each window at most Requests units
+// are granted. A window begins at a multiple of Per since the Unix epoch, unless the rate has a
+// [ratelimit.Window]. For a calendar, the machine must know its time zone. With the Window "first", the
+// first charges may lie in a window that began before them.
 func FixedWindowBound(r ratelimit.Rate, charges []Charge, _ time.Duration) error {
-	taken := make(map[string]*big.Int)
-	for _, c := range charges {
-		window := floorDiv(sinceEpoch(c.At), num(int64(r.Per))).String()
-		if taken[window] == nil {
-			taken[window] = num(0)
+	err := inWindows(r, charges)
+	if r.Window != "first" {
+		return err
+	}
+	for i := 1; i < len(charges) && err != nil; i++ {
+		before := charges[:i] // try with a window that began earlier, has these charges, and ends before the next one
+		if before[i-1].At.Sub(before[0].At) >= r.Per || inWindows(r, before) != nil {
+			return err
 		}
-		taken[window] = add(taken[window], num(int64(c.N)))
-		if taken[window].Cmp(num(int64(r.Requests))) > 0 {
-			return fmt.Errorf("%v units in the window of %v", taken[window], stamp(c.At))
+		if inWindows(r, charges[i:]) == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// inWindows returns an error if more than Requests units were granted in a window. If the Window of the rate r is "first",
+// the first charge begins a window.
+func inWindows(r ratelimit.Rate, charges []Charge) error {
+	windows := fixedWindow{windows{history{start: time.Unix(0, 0)}, r}}
+	end, taken := num(0), num(0) // of the window that contains the charge before
+	for i, c := range charges {
+		if at := sinceEpoch(c.At); i == 0 || at.Cmp(end) >= 0 {
+			_, end = windows.span(at)
+			taken = num(0)
+		}
+		if taken = add(taken, num(int64(c.N))); taken.Cmp(num(int64(r.Requests))) > 0 {
+			return fmt.Errorf("%v units in the window of %v", taken, stamp(c.At))
 		}
 	}
 	return nil

@@ -57,6 +57,30 @@ func TestConformanceInMicroseconds(t *testing.T) {
 	}
 }
 
+// TestConformanceOfWindows checks a FixedWindow whose windows are those of a calendar, and one whose windows begin with the
+// first use. The clock moves around two days in Berlin that have 23 and 25 hours.
+func TestConformanceOfWindows(t *testing.T) {
+	for _, r := range []ratelimit.Rate{
+		{Requests: 3, Window: ratelimit.Calendar("day", "Europe/Berlin")},
+		{Requests: 3, Per: 10, Window: "first"},
+	} {
+		t.Run(r.String(), func(t *testing.T) {
+			ratelimittest.TestLimiter(t, ratelimittest.Config{
+				New:       made(ratelimit.NewFixedWindow),
+				Model:     ratelimittest.FixedWindowModel,
+				Bound:     ratelimittest.FixedWindowBound,
+				Rates:     []ratelimit.Rate{r},
+				Starts:    []time.Time{time.Date(2026, 3, 28, 20, 0, 0, 0, time.UTC), time.Date(2026, 10, 24, 20, 0, 0, 0, time.UTC)},
+				Span:      366 * 24 * time.Hour,
+				Schedules: 400,
+				// If Per changes while the clock is behind the last charge, the new window of the model begins with that charge. The
+				// window of the limiter keeps its begin, because the limiter has not stored when the last charge was.
+				KeepRate: r.Window == "first",
+			})
+		})
+	}
+}
+
 // TestCooldown is the test of the example. Its limiter is not one of the five, has no Reset
 // and no SetRate, and refuses most rates.
 func TestCooldown(t *testing.T) {

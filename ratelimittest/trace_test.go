@@ -169,6 +169,10 @@ func TestIdle(t *testing.T) {
 func TestBounds(t *testing.T) {
 	r := ratelimit.Rate{Requests: 3, Per: 10}
 	burst := r.WithBurst(5)
+	first := ratelimit.Rate{Requests: 3, Per: 10, Window: "first"}
+	day := ratelimit.Rate{Requests: 3, Window: ratelimit.Calendar("day", "Europe/Berlin")}
+	dawn := time.Date(2026, 3, 28, 23, 0, 0, 0, time.UTC).UnixNano() // the begin of a day of 23 hours in Berlin
+	dusk := dawn + int64(23*time.Hour)
 	tests := []struct {
 		name    string
 		bound   ratelimittest.Bound
@@ -187,6 +191,14 @@ func TestBounds(t *testing.T) {
 		{"leaky bucket", ratelimittest.LeakyBucketBound, burst, []charge{{0, 5, 0}, {9, 3, 7}}, false, "a token bucket's bound"},
 		{"fixed window", ratelimittest.FixedWindowBound, r, []charge{{-1, 3, 0}, {0, 3, 0}, {10, 3, 0}}, true, "aligned to the Unix epoch"},
 		{"fixed window", ratelimittest.FixedWindowBound, r, []charge{{0, 3, 0}, {9, 1, 0}}, false, "four in one window"},
+		{"calendar", ratelimittest.FixedWindowBound, day, []charge{{dawn - 1, 3, 0}, {dawn, 3, 0}, {dusk, 3, 0}}, true, "three days"},
+		{"calendar", ratelimittest.FixedWindowBound, day, []charge{{dawn, 3, 0}, {dusk - 1, 1, 0}}, false, "four in one day"},
+		{"first", ratelimittest.FixedWindowBound, first, []charge{{5, 3, 0}, {15, 3, 0}, {28, 3, 0}}, true, "the third begins late"},
+		{"first", ratelimittest.FixedWindowBound, first, []charge{{5, 3, 0}, {18, 2, 0}, {27, 2, 0}}, false, "the second ends at 28"},
+		{"first", ratelimittest.FixedWindowBound, first, []charge{{5, 2, 0}, {14, 3, 0}, {24, 3, 0}}, true, "the first began before 5"},
+		{"first", ratelimittest.FixedWindowBound, first, []charge{{5, 2, 0}, {9, 1, 0}, {14, 3, 0}, {15, 1, 0}}, false,
+			"if a window ends before 14, the next one has 14 and 15"},
+		{"first", ratelimittest.FixedWindowBound, first, []charge{{5, 3, 0}, {9, 1, 0}, {14, 3, 0}}, false, "no window ends between 5 and 9"},
 		{"sliding log", ratelimittest.SlidingWindowLogBound, r, []charge{{5, 3, 0}, {15, 3, 0}}, true, "exactly Per apart"},
 		{"sliding log", ratelimittest.SlidingWindowLogBound, r, []charge{{5, 2, 0}, {8, 1, 0}, {14, 1, 0}}, false, "four in 9 ns"},
 		{"sliding counter", ratelimittest.SlidingWindowCounterBound, r, []charge{{9, 3, 0}, {18, 2, 0}}, true, "2L - 1"},

@@ -20,6 +20,7 @@ require (
 	github.com/ratelimit-go/ratelimit/otelmetrics v0.1.0
 	github.com/ratelimit-go/ratelimit/prommetrics v0.1.0
 	github.com/stretchr/testify v1.12.1
+	github.com/ulule/limiter/v3 v3.11.2
 	go.opentelemetry.io/otel v1.20.0
 	go.opentelemetry.io/otel/sdk/metric v1.20.0
 	go.uber.org/goleak v1.3.0
@@ -59,9 +60,11 @@ require (
 	github.com/modern-go/reflect2 v1.0.2 // indirect
 	github.com/pelletier/go-toml/v2 v2.2.2 // indirect
 	github.com/philhofer/fwd v1.2.0 // indirect
+	github.com/pkg/errors v0.9.1 // indirect
 	github.com/prometheus/client_model v0.5.0 // indirect
 	github.com/prometheus/common v0.48.0 // indirect
 	github.com/prometheus/procfs v0.12.0 // indirect
+	github.com/ratelimit-go/ratelimit/grpclimit v0.1.0
 	github.com/tinylib/msgp v1.6.3 // indirect
 	github.com/twitchyliquid64/golang-asm v0.15.1 // indirect
 	github.com/ugorji/go/codec v1.2.12 // indirect
@@ -69,14 +72,15 @@ require (
 	github.com/valyala/fasthttp v1.69.0 // indirect
 	github.com/valyala/fasttemplate v1.2.2 // indirect
 	go.opentelemetry.io/otel/metric v1.20.0 // indirect
-	go.opentelemetry.io/otel/sdk v1.20.0 // indirect
-	go.opentelemetry.io/otel/trace v1.20.0 // indirect
+	go.opentelemetry.io/otel/sdk v1.20.0
+	go.opentelemetry.io/otel/trace v1.20.0
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/arch v0.8.0 // indirect
 	golang.org/x/crypto v0.54.0 // indirect
 	golang.org/x/net v0.57.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/text v0.40.0 // indirect
+	google.golang.org/grpc v1.64.1
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 )
 
@@ -86,6 +90,7 @@ replace (
 	github.com/ratelimit-go/ratelimit/echolimit => ../../echolimit
 	github.com/ratelimit-go/ratelimit/fiberlimit => ../../fiberlimit
 	github.com/ratelimit-go/ratelimit/ginlimit => ../../ginlimit
+	github.com/ratelimit-go/ratelimit/grpclimit => ../../grpclimit
 	github.com/ratelimit-go/ratelimit/otelmetrics => ../../otelmetrics
 	github.com/ratelimit-go/ratelimit/prommetrics => ../../prommetrics
 )

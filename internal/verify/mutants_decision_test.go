@@ -273,8 +273,8 @@ var stepMutants = []mutant{
 	},
 	{
 		name: "a reservation is not observed", file: "reserve.go",
-		old: "&& l.settings.observer == nil &&\n\t\tr.takeOne",
-		new: "&&\n\t\tr.takeOne",
+		old: "&& l.settings.observer == nil && r.takeOne",
+		new: "&& r.takeOne",
 		by:  "^TestReservationsByOneRule$", why: "the observer sees each decision",
 	},
 	{

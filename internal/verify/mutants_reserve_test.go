@@ -34,8 +34,8 @@ var reserveMutants = []mutant{
 	},
 	{
 		name: "a denied reservation gives back", file: "reserve.go",
-		old: "case !d.Passes || d.Replayed || !p.Granted():",
-		new: "case !d.Passes || d.Replayed:",
+		old: "case !d.Passes || d.Replayed || !p.Granted() ||",
+		new: "case !d.Passes || d.Replayed ||",
 		by:  "^TestReservationsOfOtherRules$", why: "a shadow rule that denies has charged nothing",
 	},
 	{
