@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,6 +87,7 @@ func TestPostgresRun(t *testing.T) {
 				sizes, err := r.Sizes(t.Context())
 				require.NoError(t, err)
 				assert.GreaterOrEqual(t, sizes.Key*float64(w.Keys), 2*8192.0, "the table and its index have a page each")
+				assert.LessOrEqual(t, sizes.Key*float64(w.Keys), 12*8192.0, "no page stays empty")
 				switch {
 				case !w.Denied:
 					assert.Positive(t, sizes.InPlace)
@@ -115,6 +118,17 @@ func TestPostgresRunChecksOutcomes(t *testing.T) {
 			r.Close() // does nothing
 		}
 	}
+}
+
+// TestPostgresDenialsNeedTheServer has denials that no process remembers.
+func TestPostgresDenialsNeedTheServer(t *testing.T) {
+	server := startPostgres(t)
+	r, err := NewPostgresRun(t.Context(), server, PostgresSpecs()[0], PostgresWork{Keys: 1, Callers: 1, Processes: 1, Denied: true})
+	require.NoError(t, err)
+	defer r.Close()
+	require.NoError(t, r.call(t.Context(), r.asks[0], Varied.Key(0)))
+	server.server.Stop()
+	assert.Error(t, r.call(t.Context(), r.asks[0], Varied.Key(0)))
 }
 
 // TestPostgresRunFails ends the server during a run, and before one.
@@ -207,4 +221,39 @@ func TestNoPostgresServer(t *testing.T) {
 	_, err = StartPostgres(t.Context())
 	require.Error(t, err)
 	assert.NotErrorIs(t, err, ErrNoPostgres)
+}
+
+func BenchmarkPostgres(b *testing.B) {
+	server := startPostgres(b)
+	for _, s := range PostgresSpecs() {
+		b.Run("algo="+s.Name, func(b *testing.B) {
+			for _, w := range []PostgresWork{
+				{Keys: 100, Callers: 1, Processes: 1}, {Keys: 100, Callers: 1, Processes: 1, Denied: true},
+				{Keys: 1, Callers: 64, Processes: 1}, {Keys: 10_000, Callers: 64, Processes: 1}, {Keys: 1, Callers: 21, Processes: 3},
+			} {
+				b.Run(w.String(), func(b *testing.B) { benchmarkPostgres(b, server, s, w) })
+			}
+		})
+	}
+}
+
+// benchmarkPostgres shares b.N asks among the callers.
+func benchmarkPostgres(b *testing.B, server *PostgresServer, s PostgresSpec, w PostgresWork) {
+	r, err := NewPostgresRun(b.Context(), server, s, w)
+	require.NoError(b, err)
+	defer r.Close()
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	b.ReportAllocs()
+	b.ResetTimer()
+	require.NoError(b, atOnce(len(r.keys), func(i int) error {
+		for left.Add(-1) >= 0 {
+			if err := r.call(b.Context(), r.asks[i/w.Callers], strings.Clone(r.keys[i].Next())); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decisions/s")
 }
