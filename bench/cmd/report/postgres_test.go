@@ -129,6 +129,8 @@ func TestPostgresIsStartedForItsLines(t *testing.T) {
 	server := l.postgres.server
 	assert.NotNil(t, server)
 	assert.Len(t, l.postgres.samples[w]["limiter"], 1, "the second line needs no further calls")
+	require.NoError(t, l.startPostgres())
+	assert.Same(t, server, l.postgres.server, "all lines use one server")
 	l.servers.close()
 	_, err = bench.NewPostgresRun(t.Context(), server, bench.PostgresSpecs()[0], w)
 	assert.Error(t, err, "the server has ended")
