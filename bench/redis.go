@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	redisrate "github.com/go-redis/redis_rate/v10"
@@ -16,27 +15,11 @@ import (
 	"github.com/ratelimit-go/ratelimit/redisstore"
 )
 
-// A RedisAsk is a function that requests one unit for the key from a limiter with its state in
-// Redis. It reports whether the unit is granted. If it returns an error, nothing was decided.
-type RedisAsk func(ctx context.Context, key string) (allowed bool, err error)
-
-// errDenied means that a call was denied in a workload that allows all calls.
-var errDenied = errors.New("denied")
-
-// granted requests a unit for the key. If the unit is denied, granted returns an error.
-func (ask RedisAsk) granted(ctx context.Context, key string) error {
-	allowed, err := ask(ctx, key)
-	if err == nil && !allowed {
-		err = errDenied
-	}
-	return err
-}
-
 // A RedisSpec describes a limiter that keeps its state in Redis.
 type RedisSpec struct {
 	Name  string                                           // what follows "algo=" in the name of a benchmark
 	Limit func(Workload) Limit                             // returns the limiter's configuration for a workload
-	New   func(c *redis.Client, l Limit) (RedisAsk, error) // returns a new limiter that uses the client c
+	New   func(c *redis.Client, l Limit) (StoreAsk, error) // returns a new limiter that uses the client c
 }
 
 // RedisSpecs returns the limiters with their state in Redis, in the order of the report. This
@@ -72,23 +55,16 @@ func RedisStates() []RedisSpec {
 	}
 }
 
-// errDegraded means that the limiter decided without its store, for example because the store did
-// not answer in time.
-var errDegraded = errors.New("bench: decided without the store")
-
 // newStoredLimiter returns a function for the field RedisSpec.New. That function makes a
 // TokenBucket that keeps its state in a store with the given options. If the TokenBucket decides a
 // call without its store, for example after a timeout, the call returns an error.
-func newStoredLimiter(opts ...redisstore.Option) func(*redis.Client, Limit) (RedisAsk, error) {
-	return func(c *redis.Client, l Limit) (RedisAsk, error) {
+func newStoredLimiter(opts ...redisstore.Option) func(*redis.Client, Limit) (StoreAsk, error) {
+	return func(c *redis.Client, l Limit) (StoreAsk, error) {
 		limiter, err := storedBucket(c, l, opts...)
-		return func(ctx context.Context, key string) (bool, error) {
-			res, err := limiter.Take(ctx, key, 1)
-			if err == nil && res.Degraded {
-				err = errDegraded
-			}
-			return res.Allowed, err
-		}, err
+		if err != nil {
+			return nil, err
+		}
+		return takeStored(limiter), nil
 	}
 }
 
@@ -109,8 +85,8 @@ func storedBucket(c *redis.Client, l Limit, opts ...redisstore.Option) (*ratelim
 // newStore returns a function for the field RedisSpec.New. That function makes a store with the
 // given options. Each call for a key then requests one unit from this store, by the given
 // algorithm.
-func newStore(a ratelimit.Algorithm, opts ...redisstore.Option) func(*redis.Client, Limit) (RedisAsk, error) {
-	return func(c *redis.Client, l Limit) (RedisAsk, error) {
+func newStore(a ratelimit.Algorithm, opts ...redisstore.Option) func(*redis.Client, Limit) (StoreAsk, error) {
+	return func(c *redis.Client, l Limit) (StoreAsk, error) {
 		store, err := openStore(c, opts...)
 		return func(ctx context.Context, key string) (bool, error) {
 			results, err := store.Take(ctx, []ratelimit.Ask{l.ask(a, key)})
@@ -127,7 +103,7 @@ func (l Limit) ask(a ratelimit.Algorithm, key string) ratelimit.Ask {
 
 // newRedisRate makes a limiter of github.com/go-redis/redis_rate, which runs the algorithm GCRA in
 // a script.
-func newRedisRate(c *redis.Client, l Limit) (RedisAsk, error) {
+func newRedisRate(c *redis.Client, l Limit) (StoreAsk, error) {
 	limiter := redisrate.NewLimiter(c)
 	quota := redisrate.Limit{Rate: l.Rate, Period: l.Per, Burst: l.Burst}
 	return func(ctx context.Context, key string) (bool, error) {
@@ -139,7 +115,7 @@ func newRedisRate(c *redis.Client, l Limit) (RedisAsk, error) {
 // newRedisThrottled makes the GCRA limiter of github.com/throttled/throttled. The limiter reads the
 // state and decides. Then it replaces the state, unless another caller has changed the state in the
 // meantime. After ten failed attempts it returns an error.
-func newRedisThrottled(c *redis.Client, l Limit) (RedisAsk, error) {
+func newRedisThrottled(c *redis.Client, l Limit) (StoreAsk, error) {
 	store, err := goredisstore.NewCtx(c, "throttled:")
 	if err != nil {
 		return nil, err
@@ -156,7 +132,7 @@ func newRedisThrottled(c *redis.Client, l Limit) (RedisAsk, error) {
 
 // newRedisUlule makes a limiter of github.com/ulule/limiter, which counts in fixed windows in a
 // script. A window begins with the key's first call.
-func newRedisUlule(c *redis.Client, l Limit) (RedisAsk, error) {
+func newRedisUlule(c *redis.Client, l Limit) (StoreAsk, error) {
 	store, err := ululeredis.NewStore(c)
 	if err != nil {
 		return nil, err

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,7 +28,7 @@ func (w RedisWork) String() string {
 
 // The method named "call" calls the function ask for the key. If w.Cancelable is true, this function
 // gets a context that can be canceled.
-func (w RedisWork) call(ask RedisAsk, key string) (allowed bool, err error) {
+func (w RedisWork) call(ask StoreAsk, key string) (allowed bool, err error) {
 	if !w.Cancelable {
 		return ask(context.Background(), key)
 	}
@@ -54,7 +52,7 @@ type RedisRun struct {
 	client *redis.Client
 	name   string
 	work   RedisWork
-	ask    RedisAsk
+	ask    StoreAsk
 	asks   [][]time.Duration // how long the calls of each caller took in the last batch
 	keys   []*Keys           // a generator of keys for each caller
 }
@@ -80,7 +78,7 @@ func (r *RedisRun) Close() { _ = r.client.Close() }
 
 // fill makes one call for each key of the workload w. The keys are divided among the callers.
 func (r *RedisRun) fill(w RedisWork) error {
-	return r.each(func(caller int) error {
+	return atOnce(len(r.keys), func(caller int) error {
 		for i := caller; i < w.Keys; i += w.Callers {
 			if err := r.ask.granted(context.Background(), Varied.Key(i)); err != nil {
 				return fmt.Errorf("bench: %s: %w", r.name, err)
@@ -88,23 +86,6 @@ func (r *RedisRun) fill(w RedisWork) error {
 		}
 		return nil
 	})
-}
-
-// each calls the function f once for each caller, all at the same time. If one of these calls
-// returns an error, the result is this error.
-func (r *RedisRun) each(f func(caller int) error) error {
-	errs := make([]error, len(r.keys))
-	var done sync.WaitGroup
-	for i := range r.keys {
-		done.Go(func() { errs[i] = f(i) })
-	}
-	done.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Time lets all callers make calls until the given duration is over. The limit of a RedisWork is so
@@ -116,8 +97,18 @@ func (r *RedisRun) Time(ctx context.Context, batch time.Duration) (RedisSample, 
 	}
 	failed := make([]int, len(r.keys))
 	start := time.Now()
-	err = r.each(func(i int) (err error) {
-		r.asks[i], failed[i], err = r.call(r.keys[i], r.asks[i][:0], start.Add(batch))
+	err = atOnce(len(r.keys), func(i int) (err error) {
+		ask := func(key string) error {
+			allowed, err := r.work.call(r.ask, key)
+			switch {
+			case err != nil:
+				failed[i]++
+			case !allowed:
+				return fmt.Errorf("bench: %s: %w", r.name, errDenied)
+			}
+			return nil
+		}
+		r.asks[i], err = repeat(ask, r.keys[i], r.asks[i][:0], start.Add(batch))
 		return err
 	})
 	took := time.Since(start)
@@ -126,27 +117,6 @@ func (r *RedisRun) Time(ctx context.Context, batch time.Duration) (RedisSample, 
 	}
 	after, err := r.server.Effort(ctx)
 	return r.sample(took, failed, before, after), err
-}
-
-// The method named "call" makes the calls of one caller: at least one, and further calls until the instant
-// end. It appends the duration of each call to the slice asks, and counts the calls that failed.
-func (r *RedisRun) call(keys *Keys, asks []time.Duration, end time.Time) (_ []time.Duration, failed int, _ error) {
-	for now := time.Now(); ; {
-		key := strings.Clone(keys.Next()) // a limiter may keep the string for a while
-		allowed, err := r.work.call(r.ask, key)
-		then := now
-		now = time.Now()
-		asks = append(asks, now.Sub(then))
-		switch {
-		case err != nil:
-			failed++
-		case !allowed:
-			return nil, 0, fmt.Errorf("bench: %s: %w", r.name, errDenied)
-		}
-		if !now.Before(end) {
-			return asks, failed, nil
-		}
-	}
 }
 
 // sample returns the figures of a batch of calls. The parameter took is the duration of the batch.

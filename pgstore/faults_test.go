@@ -112,8 +112,8 @@ func (p *proxy) serve(client net.Conn) {
 // TestCutAnswers loses answers of transactions that were committed. Such a call fails, and is not repeated.
 func TestCutAnswers(t *testing.T) {
 	server, name := sharedServer(t), table(t)
-	p := newProxy(t, server.port)
-	url := strings.ReplaceAll(server.url(), strconv.Itoa(server.port), strconv.Itoa(p.listener.Addr().(*net.TCPAddr).Port))
+	p := newProxy(t, server.Port)
+	url := strings.ReplaceAll(server.url(), strconv.Itoa(server.Port), strconv.Itoa(p.listener.Addr().(*net.TCPAddr).Port))
 	s := newStore(t, poolOf(t, url, 4, nil), pgstore.WithTable(name))
 	ctx, cancel := context.WithCancel(t.Context())
 	l := newLoad(20, 1<<30, 0)
@@ -188,7 +188,7 @@ func TestStoppedServer(t *testing.T) {
 		links, err := filepath.Glob("/proc/[0-9]*/cwd")
 		require.NoError(t, err)
 		for _, link := range links {
-			if dir, err := os.Readlink(link); err == nil && dir == filepath.Join(server.dir, "data") {
+			if dir, err := os.Readlink(link); err == nil && dir == filepath.Join(server.Dir, "data") {
 				pid, err := strconv.Atoi(strings.Split(link, "/")[2])
 				require.NoError(t, err)
 				_ = syscall.Kill(pid, to) // it may have ended meanwhile

@@ -198,7 +198,7 @@ auth_type = any
 pool_mode = transaction
 default_pool_size = 2
 max_client_conn = 200
-`, behind.port, port), 0o600))
+`, behind.Port, port), 0o600))
 	require.NoError(t, os.Chown(config, uid, gid))
 	cmd := exec.CommandContext(context.Background(), path, "-q", config)
 	cmd.SysProcAttr, cmd.Dir = as, dir
@@ -208,7 +208,7 @@ max_client_conn = 200
 		_ = cmd.Wait()
 		_ = os.RemoveAll(dir)
 	})
-	url := strings.Replace(behind.url(), strconv.Itoa(behind.port), strconv.Itoa(port), 1)
+	url := strings.Replace(behind.url(), strconv.Itoa(behind.Port), strconv.Itoa(port), 1)
 	require.Eventually(t, func() bool {
 		conn, err := pgx.Connect(t.Context(), url)
 		return err == nil && conn.Close(t.Context()) == nil
@@ -248,7 +248,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	server := own(t, "fsync=off", "autovacuum=off")
 	_, uid, gid := pgserver.Unprivileged(t)
-	disk := filepath.Join(server.dir, "disk")
+	disk := filepath.Join(server.Dir, "disk")
 	require.NoError(t, os.Mkdir(disk, 0o700))
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, fmt.Sprintf("size=1m,mode=0700,uid=%d,gid=%d", uid, gid)); err != nil {
 		t.Skipf("cannot mount a small disk: %v", err)
@@ -283,32 +283,23 @@ func TestDiskFull(t *testing.T) {
 func TestFailover(t *testing.T) {
 	backup := pgserver.Program(t, "pg_basebackup")
 	primary := own(t, "fsync=off")
-	dir, err := os.MkdirTemp("", "pgstore") //nolint:usetesting // as in start
+	dir, err := os.MkdirTemp("", "pgstore") //nolint:usetesting // the server runs as another user, who may not enter the directory of the test
 	require.NoError(t, err)
 	_, uid, gid := pgserver.Unprivileged(t)
 	require.NoError(t, os.Chown(dir, uid, gid))
-	copied := exec.CommandContext(t.Context(), backup, "-h", "127.0.0.1", "-p", strconv.Itoa(primary.port), "-U", "postgres",
+	copied := exec.CommandContext(t.Context(), backup, "-h", "127.0.0.1", "-p", strconv.Itoa(primary.Port), "-U", "postgres",
 		"-D", filepath.Join(dir, "data"), "-R", "-X", "stream", "-c", "fast", "--no-sync")
-	copied.SysProcAttr, copied.Dir = primary.as, dir
+	copied.SysProcAttr, copied.Dir = primary.As, dir
 	out, err := copied.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	replica := &server{dir: dir, port: freePort(t), as: primary.as}
-	for i, arg := range primary.args {
-		switch {
-		case strings.HasPrefix(arg, "port="):
-			arg = "port=" + strconv.Itoa(replica.port)
-		case strings.HasPrefix(arg, "unix_socket_directories="):
-			arg = "unix_socket_directories=" + dir
-		}
-		replica.args = append(replica.args[:i:i], arg)
-	}
+	replica := &server{&pgserver.Server{Dir: dir, Port: freePort(t), As: primary.As, Settings: primary.Settings}}
 	t.Cleanup(func() {
 		replica.kill()
-		_ = os.RemoveAll(dir)
+		_ = replica.Close()
 	})
 	replica.run(t)
 	both := fmt.Sprintf("postgres://postgres:secret@127.0.0.1:%d,127.0.0.1:%d/postgres?sslmode=disable&target_session_attrs=read-write",
-		replica.port, primary.port)
+		replica.Port, primary.Port)
 	stores := processes(t, both, 2, pgstore.WithTable("limits"), pgstore.WithStoreOptions(dbstore.WithTimeout(slowMachine)))
 	first, second := poolOf(t, primary.url(), 1, nil), poolOf(t, replica.url(), 1, nil)
 	_, err = pgstore.New(t.Context(), second, pgstore.WithTable("limits"))

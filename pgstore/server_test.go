@@ -3,17 +3,12 @@ package pgstore_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -36,7 +31,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	if shared != nil {
 		shared.kill()
-		_ = os.RemoveAll(shared.dir)
+		_ = shared.Close()
 	}
 	if err := goleak.Find(); code == 0 && err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -46,29 +41,12 @@ func TestMain(m *testing.M) {
 }
 
 // A server is a PostgreSQL server that belongs to the tests.
-type server struct {
-	dir  string
-	port int
-	as   *syscall.SysProcAttr // the user that it runs as: PostgreSQL refuses to run as root
-	args []string
-	cmd  *exec.Cmd
-}
+type server struct{ *pgserver.Server }
 
 // start starts a server with a new, empty cluster. The settings are those of postgresql.conf.
 func start(t testing.TB, settings ...string) *server {
 	t.Helper()
-	s := new(server)
-	s.dir, s.as = pgserver.NewCluster(t)
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s.port = listener.Addr().(*net.TCPAddr).Port
-	require.NoError(t, listener.Close())
-	for _, set := range append([]string{"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(s.port), "unix_socket_directories=" + s.dir,
-		"max_connections=200", "shared_buffers=64MB"}, settings...) {
-		s.args = append(s.args, "-c", set)
-	}
-	s.run(t)
-	return s
+	return &server{pgserver.Start(t, append([]string{"max_connections=200", "shared_buffers=64MB"}, settings...)...)}
 }
 
 // own starts a server for a single test.
@@ -77,7 +55,7 @@ func own(t *testing.T, settings ...string) *server {
 	s := start(t, settings...)
 	t.Cleanup(func() {
 		s.kill()
-		_ = os.RemoveAll(s.dir)
+		_ = s.Close()
 	})
 	return s
 }
@@ -85,37 +63,18 @@ func own(t *testing.T, settings ...string) *server {
 // run starts the process of s, and waits until it answers.
 func (s *server) run(t testing.TB) {
 	t.Helper()
-	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	require.NoError(t, err)
-	args := append([]string{"-D", filepath.Join(s.dir, "data")}, s.args...)
-	s.cmd = exec.CommandContext(context.Background(), pgserver.Program(t, "postgres"), args...)
-	s.cmd.SysProcAttr, s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = s.as, s.dir, log, log
-	require.NoError(t, s.cmd.Start())
-	require.NoError(t, log.Close())
-	require.Eventually(t, func() bool {
-		conn, err := pgx.Connect(context.Background(), s.url())
-		if err != nil {
-			return false
-		}
-		return conn.Close(context.Background()) == nil
-	}, time.Minute, 20*time.Millisecond)
+	require.NoError(t, s.Run(t.Context()))
 }
 
 // kill ends all processes of s at once, as a crash does.
 func (s *server) kill() {
-	if s.cmd == nil {
-		return
-	}
-	// If the postmaster is killed, its children end by themselves as soon as they notice.
-	_ = s.cmd.Process.Kill()
-	_, _ = s.cmd.Process.Wait()
-	s.cmd = nil
+	s.Kill()
 	for range 500 {
-		if _, err := os.Stat(filepath.Join(s.dir, "data", "postmaster.pid")); err != nil {
+		if _, err := os.Stat(filepath.Join(s.Dir, "data", "postmaster.pid")); err != nil {
 			break
 		}
 		if !s.alive() {
-			_ = os.Remove(filepath.Join(s.dir, "data", "postmaster.pid"))
+			_ = os.Remove(filepath.Join(s.Dir, "data", "postmaster.pid"))
 			break
 		}
 		<-time.After(10 * time.Millisecond)
@@ -126,7 +85,7 @@ func (s *server) kill() {
 func (s *server) alive() bool {
 	links, _ := filepath.Glob("/proc/[0-9]*/cwd")
 	for _, link := range links {
-		if to, err := os.Readlink(link); err == nil && to == filepath.Join(s.dir, "data") {
+		if to, err := os.Readlink(link); err == nil && to == filepath.Join(s.Dir, "data") {
 			return true
 		}
 	}
@@ -134,7 +93,7 @@ func (s *server) alive() bool {
 }
 
 func (s *server) url() string {
-	return fmt.Sprintf("postgres://postgres:secret@127.0.0.1:%d/postgres?sslmode=disable", s.port)
+	return fmt.Sprintf("postgres://postgres:secret@127.0.0.1:%d/postgres?sslmode=disable", s.Port)
 }
 
 var (

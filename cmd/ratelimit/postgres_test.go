@@ -6,10 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit"
@@ -42,32 +41,18 @@ func (p *postgres) url(user string) string {
 // startPostgres starts a server that ends with the test. Its database has the name shop.
 func startPostgres(t *testing.T) *postgres {
 	t.Helper()
-	dir, as := pgserver.NewCluster(t)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
-	require.NoError(t, listener.Close())
-	cmd := exec.CommandContext(context.Background(), pgserver.Program(t, "postgres"), "-D", filepath.Join(dir, "data"), "-F",
-		"-c", "listen_addresses=127.0.0.1", "-p", port, "-k", dir, "-c", "shared_buffers=16MB")
-	cmd.SysProcAttr, cmd.Dir = as, dir
-	require.NoError(t, cmd.Start())
+	server := pgserver.Start(t, "fsync=off", "shared_buffers=16MB")
+	p := &postgres{address: fmt.Sprintf("127.0.0.1:%d/shop", server.Port), process: server.Process}
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGCONT)
-		_ = cmd.Process.Signal(syscall.SIGQUIT)
-		_ = cmd.Wait()
+		_ = p.process.Signal(syscall.SIGCONT)
+		assert.NoError(t, server.Close())
 	})
-	admin := "postgres://postgres@127.0.0.1:" + port + "/"
-	require.Eventually(t, func() bool {
-		conn, err := pgx.Connect(context.Background(), admin+"postgres?sslmode=disable")
-		if err != nil {
-			return false
-		}
-		_, err = conn.Exec(context.Background(), "create database shop")
-		return err == nil && conn.Close(context.Background()) == nil
-	}, time.Minute, 20*time.Millisecond)
-	p := &postgres{address: "127.0.0.1:" + port + "/shop", process: cmd.Process}
-	p.pool, err = pgxpool.New(t.Context(), admin+"shop?sslmode=disable")
+	conn, err := pgx.Connect(t.Context(), server.URL())
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "create database shop")
+	require.NoError(t, err)
+	require.NoError(t, conn.Close(t.Context()))
+	p.pool, err = pgxpool.New(t.Context(), "postgres://postgres@"+p.address+"?sslmode=disable")
 	require.NoError(t, err)
 	t.Cleanup(p.pool.Close)
 	return p

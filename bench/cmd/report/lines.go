@@ -47,19 +47,20 @@ type sizes struct {
 	rounds          int           // how often each subject is timed; a figure is the median of its rounds
 	batch           time.Duration // how long a subject is timed in a round
 	runs            int           // number of passes (sequences of timed calls) in the search for the slowest call
-	redisKeys       int           // number of keys in a large table in Redis
+	serverKeys      int           // number of keys in a large table in Redis or PostgreSQL
 	redisTurn       time.Duration // how long a subject in Redis is timed in a round
+	postgresTurn    time.Duration // how long a subject in PostgreSQL is timed in a round
 	strict          bool          // whether the report fails if too many or too few calls were allowed
 }
 
 var (
 	full = sizes{
 		few: 1000, many: 1_000_000, most: 10_000_000, rounds: 15, batch: 40 * time.Millisecond, runs: 5,
-		redisKeys: 10_000, redisTurn: 100 * time.Millisecond, strict: true,
+		serverKeys: 10_000, redisTurn: 100 * time.Millisecond, postgresTurn: 200 * time.Millisecond, strict: true,
 	}
 	quick = sizes{
 		few: 1000, many: 10_000, most: 100_000, rounds: 3, batch: 5 * time.Millisecond, runs: 1,
-		redisKeys: 1000, redisTurn: 20 * time.Millisecond,
+		serverKeys: 1000, redisTurn: 20 * time.Millisecond, postgresTurn: 20 * time.Millisecond,
 	}
 )
 
@@ -72,6 +73,7 @@ func lines(s sizes) []line {
 		group("HTTP and gRPC", middlewareLines()),
 		group("All cores, many keys, memory", tableLines(s)),
 		group("Redis", redisLines(s)),
+		group("PostgreSQL", postgresLines(s)),
 	)
 }
 

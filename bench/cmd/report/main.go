@@ -9,7 +9,7 @@
 //
 // With -lines it measures only the lines whose name matches the regular expression, in upper or
 // lower case. A name contains a limiter such as tokenbucket, or a topic such as windows, mixed,
-// rules, tiers, shadow, observer, cores or redis. To match several topics, use for example
+// rules, tiers, shadow, observer, cores, redis or postgres. To match several topics, use for example
 // 'bytes|collection'.
 //
 // With -page it also writes the opening and the promises into a file, between these two lines of
@@ -24,7 +24,8 @@
 //	<!-- end of measurements -->
 //
 // The lines about Redis need the program redis-server in the PATH. The command starts it and ends
-// it. Without redis-server, these lines are not measured.
+// it. Without redis-server, these lines are not measured. The lines about PostgreSQL need the
+// programs initdb and postgres, in the PATH or where the packages of Debian have them.
 //
 // The command exits with 1 if a promise is broken and with 2 if a figure could not be taken. With
 // -quick it has fewer keys and rounds, and checks only the promises about bytes and allocations. A
@@ -118,7 +119,7 @@ func report(out, progress io.Writer, o options) (kept bool, err error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 
 	lab := newLab(s, progress)
-	defer lab.redis.close()
+	defer lab.servers.close()
 	rows, err := take(lab, chosen)
 	if err != nil {
 		return false, err
@@ -131,6 +132,7 @@ func report(out, progress io.Writer, o options) (kept bool, err error) {
 	writeMeasurements(&rest, rows)
 	writeSamples(&rest, lab)
 	writeRedis(&rest, &lab.redis)
+	writePostgres(&rest, &lab.postgres)
 	fmt.Fprintf(out, "%s%s", head.String(), rest.String())
 	return allHold(verdicts), errors.Join(
 		between(o.page, "report", head.String()),
@@ -154,11 +156,15 @@ func take(lab *lab, lines []line) ([]row, error) {
 		r := row{line: l, reading: got}
 		switch {
 		case errors.Is(err, bench.ErrNoRedis):
-			lab.say(err.Error())
-			r.missing = true
 			r.reading = reading{measured: "not measured: no redis-server"}
+		case errors.Is(err, bench.ErrNoPostgres):
+			r.reading = reading{measured: "not measured: no PostgreSQL"}
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", l.work, err)
+		}
+		if err != nil {
+			lab.say(err.Error())
+			r.missing = true
 		}
 		rows = append(rows, r)
 	}

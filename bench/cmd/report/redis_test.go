@@ -121,7 +121,7 @@ func TestReportWithoutRedis(t *testing.T) {
 // A report that has no line about Redis starts no server.
 func TestRedisIsStartedForItsLines(t *testing.T) {
 	l := newLab(quick, io.Discard)
-	defer l.redis.close()
+	defer l.servers.close()
 	_, err := take(l, []line{collection("collection", 10)})
 	require.NoError(t, err)
 	assert.Nil(t, l.redis.server)

@@ -4,21 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"runtime"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/ratelimit-go/ratelimit/bench"
 )
 
 // A redisLab times limiters that keep their state in Redis. All of these limiters use one
-// redis-server, which the redisLab starts when a line of the report first needs it.
+// redis-server, which the lab starts when a line of the report first needs it.
 type redisLab struct {
-	server  *bench.RedisServer // nil until the method start is called
-	stop    func()             // ends the server; nil if no server was started
+	server  *bench.RedisServer // nil until the method startRedis of lab is called
 	samples map[bench.RedisWork]redisSamples
 	denied  *lab // the times of denied calls; nil until the method redisDenied is called
 }
@@ -26,41 +21,18 @@ type redisLab struct {
 // redisSamples maps the name of each subject to its samples, one for each round.
 type redisSamples map[string][]bench.RedisSample
 
-// start starts the redis-server, unless it is already running.
-func (l *redisLab) start() error {
-	if l.server != nil {
-		return nil
+// startRedis starts the redis-server, unless it is already running.
+func (l *lab) startRedis() (err error) {
+	if l.redis.server == nil {
+		l.redis.server, err = serve(&l.servers, bench.StartRedis)
 	}
-	server, err := bench.StartRedis(context.Background())
-	if err != nil {
-		return err
-	}
-	// A signal that ends the report must end the server too.
-	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	keep := context.AfterFunc(ctx, func() {
-		_ = server.Close()
-		os.Exit(2)
-	})
-	l.server = server
-	l.stop = func() {
-		keep()
-		release()
-		_ = server.Close()
-	}
-	return nil
-}
-
-// close ends the redis-server, if it was started.
-func (l *redisLab) close() {
-	if l.stop != nil {
-		l.stop()
-	}
+	return err
 }
 
 // redisWork times the limiters in Redis under the workload w, one after the other in each round. It
 // keeps the samples, so the same workload is timed only once, even if several lines need it.
 func (l *lab) redisWork(w bench.RedisWork) (redisSamples, error) {
-	if err := l.redis.start(); err != nil {
+	if err := l.startRedis(); err != nil {
 		return nil, err
 	}
 	if samples := l.redis.samples[w]; samples != nil {
@@ -78,16 +50,13 @@ func (l *lab) redisWork(w bench.RedisWork) (redisSamples, error) {
 		runs = append(runs, run)
 	}
 	samples := make(redisSamples)
-	for round := range l.rounds {
-		runtime.GC()
-		for i := range runs {
-			i = (i + round) % len(runs)
-			got, err := l.redisBatch(runs[i])
-			if err != nil {
-				return nil, err
-			}
-			samples[specs[i].Name] = append(samples[specs[i].Name], got)
-		}
+	err := inTurns(l.rounds, len(runs), func(i int) error {
+		got, err := l.redisBatch(runs[i])
+		samples[specs[i].Name] = append(samples[specs[i].Name], got)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	l.redis.samples[w] = samples
 	return samples, nil
@@ -103,49 +72,13 @@ func (l *lab) redisBatch(run *bench.RedisRun) (bench.RedisSample, error) {
 	return run.Time(ctx, l.redisTurn)
 }
 
-// A figure is a function that returns one number of a sample.
-type figure func(bench.RedisSample) float64
-
 var (
-	decisions  figure = func(s bench.RedisSample) float64 { return s.PerSecond }
-	waited     figure = func(s bench.RedisSample) float64 { return float64(s.Latency) }
-	scriptTime figure = func(s bench.RedisSample) float64 { return float64(s.Scripts) }
-	serverTime figure = func(s bench.RedisSample) float64 { return float64(s.Whole) }
-	failed     figure = func(s bench.RedisSample) float64 { return s.Errors }
+	decisions  figure[bench.RedisSample] = func(s bench.RedisSample) float64 { return s.PerSecond }
+	waited     figure[bench.RedisSample] = func(s bench.RedisSample) float64 { return float64(s.Latency) }
+	scriptTime figure[bench.RedisSample] = func(s bench.RedisSample) float64 { return float64(s.Scripts) }
+	serverTime figure[bench.RedisSample] = func(s bench.RedisSample) float64 { return float64(s.Whole) }
+	failed     figure[bench.RedisSample] = func(s bench.RedisSample) float64 { return s.Errors }
 )
-
-// The method named "of" returns the median of the figure f over the samples.
-func (f figure) of(samples []bench.RedisSample) float64 {
-	var xs []float64
-	for _, s := range samples {
-		xs = append(xs, f(s))
-	}
-	return median(xs)
-}
-
-// The method named "best" returns the best figure among the samples: the largest figure if the parameter
-// largest is true, and otherwise the smallest figure.
-func (f figure) best(samples []bench.RedisSample, largest bool) float64 {
-	best := f(samples[0])
-	for _, s := range samples[1:] {
-		if largest {
-			best = max(best, f(s))
-		} else {
-			best = min(best, f(s))
-		}
-	}
-	return best
-}
-
-// ratio divides the figure of each sample by the figure of the base's sample from the same round,
-// and returns the median of these ratios.
-func (f figure) ratio(samples, base []bench.RedisSample) float64 {
-	var ratios []float64
-	for i := range samples {
-		ratios = append(ratios, f(samples[i])/f(base[i]))
-	}
-	return median(ratios)
-}
 
 // The names of the two subjects that bench.DeniedByStore returns.
 const (
@@ -157,7 +90,7 @@ const (
 // that is called directly, and the subject named floor. Only the first call of redisDenied measures.
 // Later calls return the times that the first call has measured.
 func (l *lab) redisDenied() (*lab, error) {
-	if err := l.redis.start(); err != nil {
+	if err := l.startRedis(); err != nil {
 		return nil, err
 	}
 	if l.redis.denied != nil {
@@ -179,17 +112,17 @@ func (l *lab) redisDenied() (*lab, error) {
 	names := []string{"floor", deniedLimiter, deniedStore}
 	subjects := []bench.Subject{floor, limiter, store}
 	denied := newLab(l.sizes, io.Discard)
-	for round := range l.rounds {
-		runtime.GC()
-		for i := range subjects {
-			i = (i + round) % len(subjects)
-			ns, allowed := perAsk(subjects[i], l.batch)
-			if allowed > 0 && subjects[i] != floor {
-				return nil, fmt.Errorf("%s: %d asks were allowed", names[i], allowed)
-			}
-			c := cell{names[i], oneDenied}
-			denied.samples[c] = append(denied.samples[c], ns)
+	err = inTurns(l.rounds, len(subjects), func(i int) error {
+		ns, allowed := perAsk(subjects[i], l.batch)
+		if allowed > 0 && subjects[i] != floor {
+			return fmt.Errorf("%s: %d asks were allowed", names[i], allowed)
 		}
+		c := cell{names[i], oneDenied}
+		denied.samples[c] = append(denied.samples[c], ns)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	l.redis.denied = denied
 	return denied, nil
@@ -251,7 +184,7 @@ func (l *redisLab) table() [][]string {
 	})
 	for _, w := range works {
 		for _, s := range redisSubjects(w) {
-			of := func(f figure) float64 { return f.of(l.samples[w][s.Name]) }
+			of := func(f figure[bench.RedisSample]) float64 { return f.of(l.samples[w][s.Name]) }
 			rows = append(rows, []string{
 				w.String(), title(s.Name), thousands(of(decisions)), percent(of(failed)),
 				micros(of(waited)), micros(of(scriptTime)), micros(of(serverTime)),

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/ratelimit-go/ratelimit"
 	"github.com/ratelimit-go/ratelimit/bench"
@@ -25,8 +24,8 @@ func redisLines(s sizes) []line {
 	var (
 		lone = bench.RedisWork{Keys: 1, Callers: 1}
 		hot  = bench.RedisWork{Keys: 1, Callers: manyCallers}
-		wide = bench.RedisWork{Keys: s.redisKeys, Callers: manyCallers}
-		keys = bench.Count(s.redisKeys) + " keys"
+		wide = bench.RedisWork{Keys: s.serverKeys, Callers: manyCallers}
+		keys = bench.Count(s.serverKeys) + " keys"
 	)
 	table := []line{
 		inRedis("Redis: TokenBucket.Take, one hot key, 64 callers", hot, perSecond).titled("Redis, one key, 64 callers"),
@@ -51,17 +50,13 @@ func redisLines(s sizes) []line {
 	)
 }
 
-// A redisFigure computes one figure of a sample, such as decisions a second, and formats it as text.
-type redisFigure struct {
-	figure
-	write func(float64) string
-	more  bool // whether a larger figure is better
-}
+// A redisFigure is a figure in Redis, as the report shows it.
+type redisFigure struct{ shown[bench.RedisSample] }
 
 var (
-	perSecond = redisFigure{decisions, func(n float64) string { return thousands(n) + "/s" }, true}
-	latency   = redisFigure{waited, micros, false}
-	scripts   = redisFigure{scriptTime, micros, false}
+	perSecond = redisFigure{shown[bench.RedisSample]{decisions, perSec, true}}
+	latency   = redisFigure{shown[bench.RedisSample]{waited, micros, false}}
+	scripts   = redisFigure{shown[bench.RedisSample]{scriptTime, micros, false}}
 )
 
 // inRedis returns a line of the report that compares this module's limiter with the peers (limiters
@@ -79,7 +74,7 @@ func inRedis(work string, w bench.RedisWork, f redisFigure) line {
 		got := reading{
 			value:    f.of(mine),
 			measured: f.written(mine),
-			best:     f.write(f.best(mine, f.more)),
+			best:     f.best(mine),
 			base:     to(redisPeer),
 		}
 		if len(samples) == len(bench.RedisSpecs()) {
@@ -137,7 +132,7 @@ func deniedOverFloor(work, algo string) line {
 // algorithm of this module and for each peer (limiter of another module).
 func redisBytes(work string) line {
 	return line{work: work, read: func(l *lab) (reading, error) {
-		if err := l.redis.start(); err != nil {
+		if err := l.startRedis(); err != nil {
 			return reading{}, err
 		}
 		bytes := make(map[string]int64)
@@ -168,18 +163,3 @@ func redisBytes(work string) line {
 
 // logEntries is the number of entries with which redisBytes measures a full sliding window log.
 const logEntries = 1000
-
-// micros formats nanoseconds as microseconds. If they are one millisecond or more, it formats them
-// as milliseconds.
-func micros(ns float64) string {
-	if ns >= float64(time.Millisecond) {
-		return millis(time.Duration(ns))
-	}
-	return fmt.Sprintf("%.3g µs", ns/float64(time.Microsecond))
-}
-
-// thousands formats n in thousands, such as 12k.
-func thousands(n float64) string { return fmt.Sprintf("%.3gk", n/1000) }
-
-// percent formats a share between 0 and 1 in percent.
-func percent(share float64) string { return fmt.Sprintf("%.2g %%", 100*share) }

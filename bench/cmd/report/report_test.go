@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratelimit-go/ratelimit/bench"
+	"github.com/ratelimit-go/ratelimit/internal/pgserver"
 )
 
 func TestMedian(t *testing.T) {
@@ -170,7 +171,7 @@ func TestFamilies(t *testing.T) {
 	}
 	for word, want := range map[string]int{
 		"windows": 11, "mixed": 2, "tiers": 2, "shadow": 2, "observer": 2, "long keys": 1,
-		"slidingwindowcounter": 6, "redis": 14, "bytes|collection|allocations": 6, "httplimit": 7, "can be canceled": 3,
+		"slidingwindowcounter": 6, "redis": 14, "postgres": 12, "bytes|collection|allocations": 9, "httplimit": 7, "can be canceled": 3,
 	} {
 		assert.Equal(t, want, count(word), word)
 	}
@@ -208,20 +209,22 @@ func TestShares(t *testing.T) {
 func TestEveryLineIsTaken(t *testing.T) {
 	tiny := sizes{
 		few: 10, many: 100, most: 200, rounds: 2, batch: 100 * time.Microsecond, runs: 1,
-		redisKeys: 20, redisTurn: 100 * time.Microsecond,
+		serverKeys: 20, redisTurn: 100 * time.Microsecond, postgresTurn: 100 * time.Microsecond,
 	}
 	table := lines(tiny)
 	l := newLab(tiny, io.Discard)
-	defer l.redis.close()
+	defer l.servers.close()
 	rows, err := take(l, table)
 	require.NoError(t, err)
 	require.Len(t, rows, len(table))
 	_, noRedis := exec.LookPath("redis-server")
+	_, noPostgres := pgserver.Find("postgres")
 	for i, r := range rows {
 		assert.Equal(t, table[i].work, r.work)
 		assert.NotEmpty(t, r.measured, r.work)
 		assert.NotContains(t, r.measured+r.best+r.base.text+r.peer.text, "NaN", r.work)
-		assert.Equal(t, noRedis != nil && strings.HasPrefix(r.work, "Redis: "), r.missing, r.work)
+		missing := noRedis != nil && r.group == "Redis" || noPostgres != nil && r.group == "PostgreSQL"
+		assert.Equal(t, missing, r.missing, r.work)
 	}
 	for _, p := range promises() {
 		for _, r := range rows {

@@ -148,6 +148,13 @@ func writeRedis(out io.Writer, l *redisLab) {
 	}
 }
 
+// writePostgres writes the figures of all subjects in PostgreSQL, if any was timed.
+func writePostgres(out io.Writer, l *postgresLab) {
+	if len(l.samples) > 0 {
+		writeFolded(out, "Everything that was timed in PostgreSQL", l.table())
+	}
+}
+
 // modules maps the subject name of each peer to the path of its module.
 var modules = map[string]string{
 	"xtime":      "golang.org/x/time",

@@ -32,8 +32,9 @@ func TestReportIsRendered(t *testing.T) {
 		}),
 		at("Memory", "Memory of a key", "Bytes per key, all in", reading{value: 64.4, measured: "64.4; xtime 226"}),
 		at("Redis", "", "Redis: TokenBucket.Take, one hot key, 64 callers", reading{measured: "not measured: no redis-server"}),
+		at("PostgreSQL", "", "PostgreSQL: TokenBucket.Take, one hot key, 64 callers", reading{measured: "not measured: no PostgreSQL"}),
 	}
-	rows[3].missing = true
+	rows[3].missing, rows[4].missing = true, true
 	all := bench.Workload{Keys: 1, Outcome: bench.Allowed, Parallel: true}
 	l := newLab(quick, io.Discard)
 	l.order = []cell{{"floor", one}, {"tokenbucket", one}, {"tokenbucket", all}}
@@ -48,6 +49,7 @@ func TestReportIsRendered(t *testing.T) {
 	writeSamples(&out, l)
 	writeRedis(&out, &l.redis)
 	writeRedis(&out, &sampled(bench.RedisWork{Keys: 1, Callers: 64}).redis)
+	writePostgres(&out, &sampledInPostgres(bench.PostgresWork{Keys: 1, Callers: 21, Processes: 3}).postgres)
 	got := regexp.MustCompile(` v\d+\.\d+\.\d+`).ReplaceAllString(out.String(), " v1.0.0") // of the peers
 	golden := filepath.Join("testdata", "report.md")
 	if *update {

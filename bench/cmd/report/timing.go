@@ -30,12 +30,15 @@ type lab struct {
 	samples  map[cell][]float64 // nanoseconds per call, one for each round
 	shares   map[cell][]float64 // the fraction of calls that was allowed, one for each round
 	order    []cell             // the keys of samples, in the order in which they were timed
+	servers  servers
 	redis    redisLab
+	postgres postgresLab
 }
 
 func newLab(s sizes, progress io.Writer) *lab {
 	l := &lab{sizes: s, progress: progress, samples: make(map[cell][]float64), shares: make(map[cell][]float64)}
 	l.redis.samples = make(map[bench.RedisWork]redisSamples)
+	l.postgres.samples = make(map[bench.PostgresWork]postgresSamples)
 	return l
 }
 
