@@ -369,7 +369,9 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 			r.countTier(req.Tier, true)
 		}
 		fill(res, &v)
-		res.Rule, res.Degraded = r.resultName(), err != nil
+		if res.Rule, res.Degraded = r.resultName(), err != nil; err != nil && !res.Allowed {
+			res.Reason = ReasonPolicy
+		}
 		if l.settings.observer != nil {
 			by := byMemory
 			if err != nil {

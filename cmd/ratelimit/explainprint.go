@@ -100,7 +100,7 @@ func windowText(r *ratelimit.RuleExplanation, at time.Time) string {
 		ns := time.Duration(at.UnixNano())
 		begin = at.Add(-((ns%per + per) % per))
 		end = begin.Add(per)
-	case r.AnsweredBy != "own" || r.Result.Reason != "":
+	case r.AnsweredBy != "own" || !r.Result.Allowed && r.Result.Reason != ratelimit.ReasonLimit:
 		return "" // not known: the window begins with the first use of the key
 	default:
 		end = at.Add(r.Result.ResetAfter)
