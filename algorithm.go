@@ -67,8 +67,8 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 // sequence of requests is granted this many units, and no sequence is granted more. A number above [math.MaxInt] is
 // returned as math.MaxInt. For an interval that excludes its first or last instant, subtract one nanosecond from d.
 //
-// With a calendar as its [Rate.Window], the number is a bound that is not always reached: Requests times the most windows
-// that such an interval can touch. With "first", it is reached if Requests is 1, or if the first unit of a window is given back.
+// If [Rate.Window] is a calendar, the number is Requests times the most windows that such an interval can touch; not every calendar
+// reaches this bound. If the Window is "first", a key reaches the number if Requests is 1, or if the first unit of a window is given back.
 //
 // MaxIn returns 0 if r is not a valid rate of the algorithm or d is negative. It returns -1 if no limit is known: for
 // [Unlimited], for a custom algorithm, and for [AlgorithmInFlight]. An empty Algorithm is [AlgorithmTokenBucket].

@@ -306,7 +306,7 @@ func (c *change) replace(all []*givenRule) error {
 
 // addOthers checks the current rules that may be in conflict with r, a new rule with a Limiter. old is the rule that r
 // replaces, and named is the rule that has the name of r now; both may be nil. Once a rule has a Limiter, a store must be able
-// to give back what other rules charge. So if r is the first rule with a Limiter, addOthers also checks all other rates.
+// to give back what other rules charge. So if r is the first rule with a Limiter, addOthers also checks the rates of all other rules.
 func (c *change) addOthers(check *ruleCheck, r *givenRule, old, named *activeRule) {
 	firstCustom, place := c.set.custom == 0 && c.l.remote != nil, r.place(r.isDefault)
 	for _, other := range c.set.List {
@@ -373,7 +373,7 @@ func (c *change) tell(old *activeRule, r Rate) error {
 	return &ConfigError{field, fmt.Sprintf("%T", old.Limiter), "must have a method SetRate(Rate) error: the rule gets another rate"}
 }
 
-// rateRefused returns the error for the rule with this name if its custom Limiter has refused the new rate: SetRate returned err.
+// rateRefused returns the error for the rule with this name if SetRate of its custom Limiter has returned the error err, which may be nil.
 func rateRefused(name string, err error) error {
 	err = errors.Join(atPath("rules["+strconv.Quote(name)+"].rate", err)...)
 	if err != nil && !errors.Is(err, ErrInvalidConfig) {

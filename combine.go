@@ -47,8 +47,8 @@ func combine(rules []*activeRule, parts []engine.Part, passes bool, req *Request
 	return binding
 }
 
-// shownUnit returns the Unit in which the Result of a granted request counts: "" if one of the rules that enforce counts
-// requests, and otherwise the first Unit in all that one of these rules counts.
+// shownUnit returns the Unit in which the Result of a granted request counts. It returns "" if one of the rules that enforce
+// counts requests. Otherwise, it returns the first Unit in the slice named all that one of the rules that enforce counts.
 func shownUnit(rules []*activeRule, parts []engine.Part, all []Cost) (unit string) {
 	best := len(all)
 	for i, r := range rules[:len(parts)] {

@@ -26,9 +26,8 @@ import (
 // the rules first, such as [Rule.Resolve], and then calls [New]. Two options have an effect here: the maps may name the
 // custom algorithms of [WithFactory], and the store of [WithStore] must support all rates.
 //
-// The error lists everything that is wrong, each problem with the path of its field, such as
-// configs[3].algoConfig.capacity. It lists at most 100 problems and says how many others there are. It matches
-// [ErrInvalidConfig]. DecodeRules neither keeps nor changes the maps.
+// The error lists everything that is wrong, each problem with the path of its field, such as configs[3].algoConfig.capacity. It lists at
+// most 100 problems and says how many others there are. It matches [ErrInvalidConfig]. DecodeRules neither keeps nor changes the maps.
 func DecodeRules(configs []map[string]any, defaultConfig map[string]any, opts ...Option) ([]Rule, *Rule, error) {
 	set, invalid := newSettings(opts)
 	rules, defaultRule, err := newDecoder(&set).decode(configs, defaultConfig)
@@ -39,9 +38,8 @@ func DecodeRules(configs []map[string]any, defaultConfig map[string]any, opts ..
 	return rules, defaultRule, nil
 }
 
-// NewFromConfig returns a RateLimiter whose rules are read from maps, such as those that encoding/json decodes a file
-// to. [DecodeRules] describes the maps. It is an error if configs is empty and defaultConfig is nil. The error lists
-// every mistake, and matches [ErrInvalidConfig].
+// NewFromConfig returns a RateLimiter whose rules are read from maps, such as decoded JSON. [DecodeRules] describes the maps. It is an
+// error if configs is empty and defaultConfig is nil. The error lists every mistake, and matches [ErrInvalidConfig].
 func NewFromConfig(configs []map[string]any, defaultConfig map[string]any, opts ...Option) (*RateLimiter, error) {
 	set, err := newSettings(opts)
 	rules, defaultRule, invalid := newDecoder(&set).decode(configs, defaultConfig)
@@ -381,8 +379,7 @@ func (k *KeyType) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// UnmarshalText sets m to the mode that text spells. For any other text, it returns an error that matches
-// [ErrInvalidConfig] and leaves m unchanged.
+// UnmarshalText sets m to the mode that text spells. For any other text, it keeps m and returns an error that matches [ErrInvalidConfig].
 func (m *Mode) UnmarshalText(text []byte) error {
 	for _, mode := range append(modes, "") {
 		if len(text) <= confmap.MaxName && confmap.Fold(string(text)) == mode {

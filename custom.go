@@ -46,9 +46,8 @@ func (l *RateLimiter) askCustom(ctx context.Context, d *decision) (answered bool
 	return false, nil
 }
 
-// endCharge ends what d has charged before the custom limiter was asked: the charges become final if committed is set, and
-// are given back otherwise. err says why nothing was decided, or is nil. If err is not nil and the store fails to give
-// units back, endCharge returns both errors.
+// endCharge completes the charges that d made before the custom limiter was asked: they become final if committed is true, and are given
+// back otherwise. err says why nothing was decided, or is nil. If err is not nil and the store does not give units back, both are returned.
 func endCharge(ctx context.Context, l *RateLimiter, d *decision, committed bool, err error) error {
 	switch mode := d.order.Mode; {
 	case mode == engine.ModeDryRun && !committed:

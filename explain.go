@@ -81,7 +81,7 @@ type RuleExplanation struct {
 	Result Result // what the rule would answer alone, as [RateLimiter.CheckAll] returns it
 
 	// MaxIn is the most units that the key can be granted at Rate in a closed interval. The interval is as long as Rate.Per or,
-	// for a calendar, as the current window. MaxIn is -1 if that is not known. See [Algorithm.MaxIn].
+	// for a calendar, as the current window. MaxIn is -1 if the number is not known. See [Algorithm.MaxIn].
 	MaxIn int
 
 	Err error // the error of the [Store] or the custom Limiter, or why the rule cannot use Resolve's rate, or nil
@@ -108,7 +108,7 @@ type AnsweredBy string
 // and, unless its circuit breaker refuses, the [Store]. Its calls neither open nor close a breaker.
 //
 // A custom [Limiter] is asked for 0 units: it then takes nothing, and says what a request for one unit would get. A Store that
-// does not accept [Ask.Look] is asked in the same way if the cost is 1. If it is higher, the error matches [ErrInvalidConfig].
+// does not accept [Ask.Look] is asked in the same way if the cost is 1. If the cost is higher, the error matches [ErrInvalidConfig].
 func (l *RateLimiter) Explain(ctx context.Context, req Request) (Explanation, error) {
 	d := newDecision(&req, engine.ModeDryRun)
 	defer d.free()

@@ -10,8 +10,8 @@ import (
 )
 
 // A FixedWindow is a [Limiter] that counts the units of each key in windows of length [Rate.Per] and grants
-// [Rate.Requests] units in each window. The windows begin at multiples of Per since the Unix epoch. With a [Rate.Window],
-// the windows are the days, weeks, months or years of a calendar, or each begins with the first use.
+// [Rate.Requests] units in each window. The windows begin at multiples of Per since the Unix epoch. If [Rate.Window] is a calendar, the
+// windows are its days, weeks, months or years. If it is "first", each window of a key begins with the first use after the last one.
 //
 // Bound: a key is granted at most Requests units in each window. In an interval of length Per that lies in two windows,
 // a key is granted at most 2·Requests units: Requests of them just before the boundary, and Requests just after it.
@@ -43,7 +43,7 @@ func (l *FixedWindow) Allow(key string) (res Result) {
 	return
 }
 
-// fixedWindowKeys has the methods of keyed. A type of its own hides the type arguments of keyed from the documentation.
+// fixedWindowKeys embeds the generic type keyed, so that the documentation of FixedWindow does not show its type arguments.
 type fixedWindowKeys struct {
 	keyed[fixedWindowState, *fixedWindowConfig]
 }
@@ -130,7 +130,7 @@ func (c *fixedWindowConfig) count(s *fixedWindowState, now instant, used, n int6
 }
 
 // Carry converts the state s from the old configuration to the configuration c, at the instant now. If the windows
-// differ, the count goes into the window that contains the instant now, or that begins now.
+// differ, the count goes into the window that contains the instant now. With the Window "first", that window begins now.
 func (c *fixedWindowConfig) Carry(s *fixedWindowState, from *fixedWindowConfig, now instant) {
 	if !c.Same(&from.Windows) {
 		now = max(now, s.last)

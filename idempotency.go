@@ -14,10 +14,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/waitline"
 )
 
-// WithRequestIDs lets requests have an ID, see [Request.ID]. A client that has lost an answer sends the request again
-// with the same ID. If the first request was granted less than ttl ago, the second gets the same Result and is not
-// charged again; only ResetAfter and Delay are shorter by the time since then. If the first was denied, the second is
-// decided like a new request. ttl is from a microsecond to 366 days.
+// WithRequestIDs lets requests have an ID, see [Request.ID]. A client that has lost an answer sends the request again with the same ID. If
+// the first request was granted less than ttl ago, the second gets the same Result and is not charged again; only ResetAfter and Delay are
+// shorter by the time since then. If the first was denied, the second is decided like a new request. ttl is from a microsecond to 366 days.
 //
 // Two requests with one ID are the same only if their Client is equal, and the same rules charge the same keys for the
 // same numbers of units. They are still the same if their Tier differs, or if a rule gets another Rate or a key is reset in
@@ -163,7 +162,7 @@ func (d *decision) recordCustomGrant(res *Result) {
 	}
 }
 
-// recorded reports whether a request with the ID of d was granted before. If so, d gets that answer and need not wait.
+// recorded reports whether a request with the ID of d was granted before. If so, d will get the answer of that grant and need not wait.
 func (l *RateLimiter) recorded(ctx context.Context, d *decision) bool {
 	switch {
 	case d.request.ID == "" || !d.order.Mode.Takes():

@@ -20,8 +20,7 @@ import (
 //
 // There are no windows: the queue drains continuously and exactly, to the nanosecond and without rounding.
 //
-// Choose a LeakyBucket to protect something that bursts would harm. Choose a [TokenBucket] if callers will not hold
-// requests for their Delay.
+// Choose a LeakyBucket to protect something that bursts would harm, and a [TokenBucket] if callers will not hold requests for the Delay.
 //
 // The zero LeakyBucket denies everything; [NewLeakyBucket] makes one to use.
 type LeakyBucket struct{ leakyBucketKeys }
@@ -41,7 +40,7 @@ func (l *LeakyBucket) Allow(key string) (res Result) {
 	return
 }
 
-// leakyBucketKeys has the methods of keyed. A type of its own hides the type arguments of keyed from the documentation.
+// leakyBucketKeys embeds the generic type keyed, so that the documentation of LeakyBucket does not show its type arguments.
 type leakyBucketKeys struct {
 	keyed[leakyBucketState, *leakyBucketConfig]
 }
@@ -59,8 +58,8 @@ func newLeakyBucketConfig(r Rate, _ *engine.Timeline) (*leakyBucketConfig, error
 
 // leakyBucketState is the state of one key. The zero state is an empty queue.
 //
-// The levels debt and queue differ only after a change of the burst or a return of units. Both change how many units
-// the key may still be granted, but may leave the queue as it was.
+// The levels debt and queue differ only after a change of the burst or a return of units. Each of these two events changes how
+// many units the key may still be granted, but may leave the queue as it was.
 //
 // Invariant: the field debt is at most the burst, except after charges beyond the burst.
 type leakyBucketState struct {
@@ -104,8 +103,8 @@ func (c *leakyBucketConfig) Step(
 	return v, delay
 }
 
-// StepYoung does what Step does for a new key, which has only the portion p of the limit because the rule has a Warmup. Each
-// unit counts as 1/p units in the queue, and their sum is rounded up. So the room and the rate of the queue grow with p.
+// StepYoung does what Step does for a new key, which has only the portion p of the limit because the rule has a Warmup. In the
+// queue, n units count as n/p units, rounded up: if p is 1/4, 3 units count as 12. So the room and the rate of the queue grow with p.
 func (c *leakyBucketConfig) StepYoung(
 	s *leakyBucketState, pace *leakyBucketConfig, p engine.Portion, now instant, n int64, charge bool,
 ) (v engine.Verdict, delay time.Duration) {
@@ -135,7 +134,8 @@ func (c *leakyBucketConfig) Carry(s *leakyBucketState, from *leakyBucketConfig, 
 	*s = leakyBucketState{now, debt, queue}
 }
 
-// Resize converts the state s from the burst of the old configuration to the burst of c. Queued units count as used.
+// Resize converts the state s from the burst of the old configuration (from) to the burst of c. Queued units count as used. The
+// comment of engine.Algorithm describes the parameter ahead and the result lost.
 func (c *leakyBucketConfig) Resize(s *leakyBucketState, from *leakyBucketConfig, ahead bool) (lost bool) {
 	s.debt, lost = c.Converted(s.debt, s.queue, &from.Bucket, ahead)
 	return lost

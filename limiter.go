@@ -179,7 +179,7 @@ func (k *keyed[S, C]) decide(key string, n int64, charge bool, res *Result) {
 	fill(res, &v)
 }
 
-// decideBehind does what decide does, for a key that other callers wait for: those callers are served first.
+// decideBehind does what the method decide does, for a key that other callers wait for. These callers are served first.
 func (k *keyed[S, C]) decideBehind(key string, n int64, charge bool) (v engine.Verdict, delay time.Duration) {
 	h := keytable.HashOf(key)
 	spots := [1]engine.Spot{engine.SpotOf(&k.engine, h, n)}
@@ -192,7 +192,7 @@ func (k *keyed[S, C]) decideBehind(key string, n int64, charge bool) (v engine.V
 	return v, delay
 }
 
-// decideSolo does what decide does, by the RateLimiter in k.solo. If k is the zero value, it denies every request.
+// decideSolo does what the method decide does, by the RateLimiter in k.solo. If k is the zero value, it denies every request.
 func (k *keyed[S, C]) decideSolo(key string, n int, charge bool, res *Result) {
 	switch {
 	case k.solo == nil:

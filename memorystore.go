@@ -200,7 +200,7 @@ func (m *MemoryStore) charges(ctx context.Context, asks []Ask, check func(a *Ask
 		}
 		warmup := a.Warmup.engine()
 		if warmup != nil {
-			warmup.Raise = true // raise From if From is too small for this Rate, which Accepts may not have checked
+			warmup.Raise = true // raise From if it is too small for this Rate: not every caller has called Accepts
 		}
 		charges[i] = engine.Charge{Rule: a.Rule, Algorithm: string(a.Algorithm), Key: a.Key, Rate: engine.Rate(a.Rate.data()), Warmup: warmup,
 			N: int64(a.N), Charged: int64(a.Charged), Shadow: a.Shadow, Look: a.Look, ID: a.Receipt, HoldFor: a.HoldFor,

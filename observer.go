@@ -120,7 +120,7 @@ func resultOf(p *engine.Part, o *origin) (res Result) {
 // verdicts holds the answers of all rules for one request, for the observer.
 type verdicts struct {
 	parts   []engine.Part
-	origins []origin // what answered for each part; nil if the field by says what answered for all parts
+	origins []origin // what answered for each part; if nil, the next field says what answered for all parts
 	by      answerer
 	now     instant // the time of the decision
 	ruled   bool    // whether an override blocks the request, or exempts it from a rule
@@ -181,7 +181,7 @@ func (t *Decision) setRule(r *activeRule, req *Request, vs *verdicts, i int) Rat
 		if t.Rate = vs.origins[i].rate; t.Rate == (Rate{}) { // no store was asked; if one was, p.Want.Rate may be a share of the rate
 			t.Rate = rateOf(*p.Want.Rate)
 		}
-		return "resolve" // or an override
+		return "resolve" // an Override may have set the rate instead; explainRule corrects the text then
 	case len(r.Tiers) > 0:
 		if rate, ok := r.Tiers[req.Tier]; ok {
 			t.Tier, t.Rate = req.Tier, rate
@@ -208,9 +208,9 @@ func observe(ctx context.Context, o Observer, d *Decision) {
 // of a request are written only with [WithObservedRequests].
 //
 // The interval does not affect the lines about an outage of the store. SlogObserver writes one line when the outage begins. Every
-// minute, it writes a line with the number of decisions that were made without the store so far. When the store has answered for
-// a second, it writes a last line with the length of the outage. The second becomes a minute if the previous outage ended less
-// than a minute before this one. SlogObserver panics if log is nil.
+// minute, it writes a line with the number of decisions that were made without the store so far. When the store has not failed for
+// a second, it writes a last line with the length of the outage. If the outage began less than a minute after the end of the
+// previous one, it writes the last line when the store has not failed for a minute. SlogObserver panics if log is nil.
 func SlogObserver(log *slog.Logger, every time.Duration) Observer {
 	if log == nil {
 		panic("ratelimit: SlogObserver: the logger must not be nil; slog.Default() returns one")

@@ -105,8 +105,8 @@ func WithObservedRequests() Option { return func(s *settings) { s.observeRequest
 // WithFactory lets configs name the custom algorithms that are registered with the Factory f: the configs of
 // [NewFromConfig], [DecodeRules], [RateLimiter.Reload] and [RateLimiter.SetConfig].
 //
-// The limiter also has the options of f, such as its clock and its store, so that all its rules share them. If the
-// limiter and f are given the same option, both must give it the same value.
+// The limiter also has the options of f, such as its clock and its store, so that all its rules share them. If an
+// option is given to the limiter and to f, its value must be the same in both.
 func WithFactory(f *Factory) Option {
 	return option(f == nil, "factory", f, "must not be nil", func(s *settings) { s.factory = f })
 }
@@ -124,10 +124,9 @@ func (s *settings) named() error {
 	return nil
 }
 
-// WithRequiredRules names rules that a [RateLimiter] must have, such as those that code names in [Request.Rules]. If
-// one is missing, [New] returns an error. A change that would remove such a rule, for example a Reload of a config
-// without it, changes nothing and returns an error. The error names the rule and matches [ErrInvalidConfig]. The option
-// has no effect on a limiter that is not a RateLimiter.
+// WithRequiredRules names rules that a [RateLimiter] must have, such as those that code names in [Request.Rules]. If one is missing, [New]
+// returns an error. A change that would remove such a rule, for example a Reload of a config without it, changes nothing and returns an
+// error. The error names the rule and matches [ErrInvalidConfig]. The option has no effect on a limiter that is not a RateLimiter.
 func WithRequiredRules(names ...string) Option {
 	return func(s *settings) { s.required = append(slices.Clip(s.required), names...) }
 }

@@ -23,7 +23,7 @@ const (
 	EffectBlock  = "block"  // deny all requests
 	EffectExempt = "exempt" // the rules do not take part: they neither limit nor charge
 	EffectRate   = "rate"   // [Override.Rate] is the limit, in place of [Rule.Rate], Tiers and Resolve
-	EffectPardon = "pardon" // once, in a call of its own: end the blocks that a [Penalty] has begun, and forget the strikes
+	EffectPardon = "pardon" // end, at once, the blocks that a [Penalty] has begun, and forget the strikes; only in a call of its own
 )
 
 // An Override is an exception from the rules for one client or for some addresses. [RateLimiter.Override] sets it.
@@ -71,8 +71,7 @@ type OverrideStats struct {
 // String returns o in words. The text may change.
 func (o Override) String() string { return mirror.To[explained.Override](o).String() }
 
-// initOverrides prepares l to have Overrides: in the store, if l has the option WithOverrides. It returns an error if the store
-// cannot keep them.
+// initOverrides prepares l to have Overrides. With WithOverrides, the store keeps them; it is an error if the store cannot do so.
 func (l *RateLimiter) initOverrides() error {
 	set := &l.settings
 	l.overrides.Host = override.Host{
@@ -113,8 +112,7 @@ func (l *RateLimiter) initOverrides() error {
 // Without [WithOverrides], only this process has these Overrides, at most 65,536. With that option, the [Store] has them, at
 // most 10,000, and this process obeys them at once. A block also denies a retry, by [Request.ID], of a granted request.
 //
-// If o has a mistake, the error lists all of them and matches [ErrInvalidConfig] or [ErrUnknownRule]. If the Store cannot be
-// reached, the error matches [ErrStore].
+// The error lists all mistakes in o, and matches [ErrInvalidConfig] or [ErrUnknownRule]. If the Store fails, the error matches [ErrStore].
 func (l *RateLimiter) Override(ctx context.Context, o ...Override) error {
 	if l.set.Load() == nil {
 		return errZeroLimiter
@@ -202,7 +200,7 @@ func checkOverrides(l *RateLimiter, set *ruleSet, layer override.Layer, all []Ov
 	if field, value, reason := override.CheckList(in, layer); field != "" {
 		return &ConfigError{field, value, reason}
 	}
-	var now time.Time // zero for a file: a file may list Overrides that have ended, and with a zero now, none has
+	var now time.Time // zero for a file, which may list Overrides that have ended: at the zero time, none has ended
 	if layer != override.File {
 		now = l.overrides.Time()
 	}

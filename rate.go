@@ -12,8 +12,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/ruleconfig"
 )
 
-// A Rate is a limit: Requests units are granted every Per, such as 100 a minute, or in each window of a calendar, such
-// as 10,000 a month.
+// A Rate is a limit: Requests units are granted every Per, such as 100 a minute, or in each window of a calendar, such as 10,000 a month.
 //
 // [PerSecond], [PerMinute], [PerHour], [PerDay] and [ParseRate] make a Rate. For 10,000 a month, it is
 // Rate{Requests: 10000, Window: Calendar("month", "Europe/Berlin")}. Rates can be compared with ==. The zero Rate is invalid.
@@ -82,7 +81,7 @@ func (r Rate) WithBurst(n int) Rate {
 // [*ConfigError]. One algorithm may still refuse a rate that Validate accepts: [FixedWindow] refuses a Burst.
 func (r Rate) Validate() error { return r.faults(ruleconfig.RateFaults) }
 
-// faults returns what check finds wrong with r, joined, or nil.
+// faults returns the mistakes that the function check finds in r, joined, or nil.
 func (r Rate) faults(check func(ratetext.Rate) []ruleconfig.Fault) error {
 	if r == unlimitedRate {
 		return &ConfigError{"requests", r, "must be a limit: only a tier, or Resolve, makes a request unlimited"}
@@ -149,12 +148,12 @@ func (r *Rate) UnmarshalText(text []byte) error {
 // the time Over has passed since the first grant to the key; it is then the full limit, [Rate.Requests]. The zero
 // Warmup means that every key has the full limit at once.
 //
-// A key of a [FixedWindow], [SlidingWindowCounter] or [SlidingWindowLog] has the lower limit. A key of a bucket pays more
-// tokens for each unit: both its burst and its rate are lower, by the ratio of the two limits. The number of tokens is rounded up.
+// A key of a [FixedWindow], [SlidingWindowCounter] or [SlidingWindowLog] has this lower limit. A key of a bucket pays more tokens: while
+// its limit is a quarter of the full limit, it pays 4 tokens for a unit, so its burst and rate are a quarter, too. The sum is rounded up.
 //
-// Bound: L is the full limit, and l is the limit that the key has at the end of an interval. Since the key was new, a bucket
-// grants at most (Burst + T·L/Per)·l/L units in any closed interval of length T. A fixed window grants at most l units in each
-// window. In any half-open interval of length Per, a log grants at most l units, and a counter at most 2·l - 1.
+// Bound: take an interval that begins after the key was new. L is the full limit, and l is the limit that the key has at the end of the
+// interval. In a closed interval of length T, a bucket grants at most (Burst + T·L/Per)·l/L units. A fixed window grants at most l units
+// in each window. In a half-open interval of length Per, a log grants at most l units, and a counter at most 2·l - 1.
 //
 // A key ages with time, whether it is used or not. But once nothing has been counted against a key for the time Over,
 // the age of the key is forgotten, and the key is new again. So [WithMaxKeys] should have room for all clients that come
@@ -195,8 +194,8 @@ type Penalty struct {
 	Within time.Duration // how long strikes count together, from the first one: from a microsecond to 366 days
 	For    time.Duration // how long the first block lasts: from a microsecond to 366 days
 
-	// If Most is not 0, a block that begins less than Most after the end of the last one lasts twice as long as
-	// the last one, but no longer than Most. Most is at least For, and at most 366 days.
+	// If Most is not 0, and a block begins less than Most after the end of the block before it, it lasts twice as long as
+	// that block, but no longer than Most. Most is at least For, and at most 366 days.
 	Most time.Duration
 }
 

@@ -37,8 +37,8 @@ import (
 //
 // The rules whose [Rule.Endpoint] equals the endpoint of a request apply to the request. If there are none, the rules with the
 // longest prefix of the endpoint apply. If there are none of these either, the default rule applies. Rules that are
-// [Rule.Additional] or in [ModeShadow] always apply as well. A request without rules is granted, with Limit and
-// Remaining -1. While rules change, a request is decided by the old rules or by the new ones, never by a mixture.
+// [Rule.Additional] or in [ModeShadow] always apply as well. A request to which no rule applies is granted, with
+// Limit and Remaining -1. While rules change, a request is decided by the old rules or by the new ones, never by a mixture.
 //
 // [New] makes a RateLimiter from rules, and [NewFromConfig] from maps. A RateLimiter is safe for concurrent use by multiple
 // goroutines. The zero RateLimiter grants everything.
@@ -55,7 +55,7 @@ type RateLimiter struct {
 	overrides override.Board
 
 	changing   sync.Mutex // held while the rules or the overrides change
-	lastSerial uint64     // the serial number of the rule that was made last; guarded by the mutex changing
+	lastSerial uint64     // the serial number of the rule that was made last; guarded by the mutex above
 }
 
 // New returns a RateLimiter with these rules. defaultRule applies to requests that no other rule matches; if it is
@@ -105,7 +105,7 @@ func (l *RateLimiter) restart() {
 
 // Allow takes one unit from each rule for a request of clientID for endpoint, if every one of these rules has a unit left. A
 // denial changes nothing. If the [Store] cannot be reached, the [FailurePolicy] answers, and [Result.Degraded] is set;
-// [RateLimiter.Check] also returns the error. A rule by [KeyIP] has one key for all requests without an IP, such as these.
+// [RateLimiter.Check] also returns the error. In a rule by [KeyIP], all calls of Allow use the same key, because they have no IP.
 func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 	set := l.set.Load()
 	if set == nil {
@@ -133,11 +133,11 @@ func (l *RateLimiter) Allow(clientID, endpoint string) (res Result) {
 // log the error. [ErrStore] means that the [FailurePolicy] has answered, or that the [Store] has not given units back.
 // [ErrInvalidConfig] means that [Rule.Resolve] has returned an invalid rate, and that the rule has decided by its own Rate.
 //
-// If one of the rules has a custom [Limiter], Check calls it last, after all rules without one were charged. If the
-// Limiter denies, these rules get their units back. If it returns [ErrInvalidCount] or [ErrExceedsLimit], Check returns
-// the same error with the zero Result. With any other error, the rule's [FailurePolicy] answers, unless the Limiter has
-// returned a Degraded Result, and the error matches [ErrStore]. If two rules have a custom Limiter, Check takes nothing
-// and returns the zero Result and an error that matches [ErrInvalidConfig].
+// If one of the rules has a custom [Limiter], Check calls the Limiter last, after all other rules were charged. If the Limiter denies, the
+// other rules get their units back. If the Limiter returns [ErrInvalidCount] or [ErrExceedsLimit], Check returns the same error with the
+// zero Result. If it returns another error, the rule's [FailurePolicy] answers, and the error of Check matches [ErrStore]. But if the error
+// of the Limiter matches ErrStore and its Result is Degraded, this Result is the answer. If two rules have a custom Limiter, Check
+// takes nothing and returns the zero Result and an error that matches [ErrInvalidConfig].
 func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err error) {
 	if g := l.plainGroup(ctx, &req); g != nil {
 		if done, err := l.takePlain(ctx, g, &req, &res); done {
@@ -155,8 +155,8 @@ func (l *RateLimiter) Check(ctx context.Context, req Request) (res Result, err e
 // The Result of a rule is what the rule would have answered alone. If the request was denied, a rule that alone would
 // grant it has Allowed set, and Remaining is not reduced, because nothing was taken. If another rule denies the request,
 // CheckAll calls Take of a custom [Limiter] with 0 units, and the Limiter answers as for one unit. If Take fails, the
-// rule's [FailurePolicy] answers, and [RuleStats] count the error. If callers already wait for a [Store] or a custom
-// Limiter with the same keys, CheckAll does not call them: all rules but the one that denies have Limit and Remaining -1.
+// rule's [FailurePolicy] answers, and [RuleStats] count the error. If requests with the same keys already wait for a [Store] or a
+// custom Limiter, CheckAll calls neither of the two: all rules but the one that denies have Limit and Remaining -1.
 //
 // If Check would return the zero Result with an error, CheckAll appends nothing.
 func (l *RateLimiter) CheckAll(ctx context.Context, req Request, each []Result) (res Result, all []Result, err error) {
@@ -179,17 +179,16 @@ func (l *RateLimiter) Peek(ctx context.Context, req Request) (Result, error) {
 	return l.check(ctx, &req, engine.ModeLook)
 }
 
-// check decides on req by the general path, the method run. It is used if takePlain, the fast path, cannot decide.
+// check decides on req by the method run, which is the general path. It is used if takePlain, the fast path, cannot decide.
 func (l *RateLimiter) check(ctx context.Context, req *Request, mode engine.Mode) (Result, error) {
 	d := newDecision(req, mode)
 	defer d.free()
 	return l.run(ctx, d)
 }
 
-// Rules returns the rules in their order, and the default rule, or nil if there is none. Empty fields have their
-// default values, and an OnStoreError that was zero is the policy that the rule inherits. All callers get the same
-// slice: do not change it or its maps. When the rules change, the slice stays as it is. Rules makes a new slice only
-// on the first call after a change; further calls allocate nothing.
+// Rules returns the rules in their order, and the default rule, or nil if there is none. Empty fields have their default values, and an
+// OnStoreError that was zero is the policy that the rule inherits. All callers get the same slice: do not change it or its maps. When the
+// rules change, the slice stays as it is. Rules makes a new slice only on the first call after a change; further calls allocate nothing.
 func (l *RateLimiter) Rules() (rules []Rule, defaultRule *Rule) { return l.set.Load().list() }
 
 // Stats returns the totals of each rule, in the order of the rules, the default rule last. Limiters always count, so
@@ -308,8 +307,8 @@ func (l *RateLimiter) resetKeys(ctx context.Context, rules []*activeRule, req *R
 	return errors.Join(problems...)
 }
 
-// The methods below are the fast path, which decides only by a plain group of rules: these rules call no code of the user. For
-// all other rules, and while callers wait for the key, the general path decides: the method run.
+// The methods below are the fast path. It decides only by a plain group of rules; a plain group calls no code of the user. For all
+// other groups, and while callers wait for the key, the method run decides, which is the general path.
 
 // plainGroup returns the group of rules for req, or nil if the fast path, takePlain, cannot decide by these rules.
 func (l *RateLimiter) plainGroup(ctx context.Context, req *Request) *ruleGroup {

@@ -36,7 +36,7 @@ func newStoreCaller(set *settings, t *engine.Timeline) *storeCaller {
 	c.Caller = storecall.New[Ask, Result, Attempt](set.store, storecall.Terms[Ask]{
 		Now: t.Now, Wrap: storeError, NotReset: ErrNotReset, Lasts: func(a *Ask) time.Duration {
 			if a.Algorithm == AlgorithmInFlight && a.N <= 0 {
-				return a.Rate.Per // a running request has ended: the key would stay busy for so long
+				return a.Rate.Per // a request has ended; if the store never learns of that, the key stays busy for this time
 			}
 			return 0
 		},
@@ -78,8 +78,9 @@ func (c *storeCaller) newRemoteRule(r *activeRule, policy FailurePolicy) (remote
 	return remote, err
 }
 
-// activate prepares the new rule a, whose state is in a store. If old is not nil, a replaces the rule old and takes over
-// its counts or its keys in this process. If commit is not nil, it is called when the rules take effect.
+// activate prepares the new rule, which is the parameter a; its state is in a store. If the parameter old is not nil, it is the rule that
+// the new rule replaces. The new rule then takes over its counts or its keys in this process. If commit is not nil, it is called
+// when the rules take effect.
 func (c *storeCaller) activate(a, old *activeRule) (commit func(now instant), err error) {
 	policy := a.OnStoreError
 	if old != nil && old.remote.policy == policy && old.remote.local != nil {
@@ -239,7 +240,7 @@ func (c *storeCaller) ask(ctx context.Context, d *decision, pass breaker.Pass, c
 	switch {
 	case err == nil:
 		c.setResults(d, results)
-		d.Late = d.Late && !charge // false after a charge: Late says that a long Delay has prevented one
+		d.Late = d.Late && !charge // after a charge, Late is false, because Late says that a long Delay has prevented the charge
 	case ctx.Err() == nil:
 		for _, r := range d.stored() {
 			r.totals.Add(counters.Errors, 1)
@@ -300,7 +301,7 @@ func (c *storeCaller) granted(ctx context.Context, d *decision) bool {
 }
 
 // resolve sets o.rate to the rate at which the store decides by the rule r. If Resolve has returned a rate that r
-// cannot use, o.rate is r.Rate, and p.Err says why. The Ask to the store will have the Receipt and HoldFor of receipt.
+// cannot use, o.rate is r.Rate, and p.Err says why. The store will get an Ask with the Receipt and HoldFor of the parameter receipt.
 func (c *storeCaller) resolve(r *activeRule, p *engine.Part, o *origin, receipt Ask) {
 	o.rate = r.Rate
 	switch want := p.Want.Rate; {
@@ -319,7 +320,7 @@ func (c *storeCaller) resolve(r *activeRule, p *engine.Part, o *origin, receipt 
 }
 
 // checkResolved returns an error if the rule r cannot use this rate, which Resolve has returned, and otherwise nil.
-// The Ask to the store will have the Receipt and HoldFor of receipt.
+// The store will get an Ask with the Receipt and HoldFor of the parameter receipt.
 func (c *storeCaller) checkResolved(r *activeRule, rate Rate, receipt Ask) error {
 	if err := r.fits(rate); err != nil {
 		return err
@@ -369,7 +370,7 @@ func (c *storeCaller) giveBack(ctx context.Context, d *decision) error {
 		case err != nil:
 			r.totals.Add(counters.Errors, 1)
 		default:
-			p.Left = min(p.Left+p.N, p.Limit) // the given-back units are left again; the answer is the store's, not a policy's
+			p.Left = min(p.Left+p.N, p.Limit) // the units that were given back are left again
 		}
 	}
 	return err

@@ -39,7 +39,7 @@ type Reservation struct {
 // A breakdown lists what a reservation costs by unit, and its answers and charges by rule.
 type breakdown struct {
 	costs   []Cost   // what the request costs in each of its units; nil if it has no Costs
-	each    []Result // the Result of each rule in ModeEnforce
+	each    []Result // the Result of each rule in ModeEnforce or ModeAdvise
 	charges []charge
 	asks    []Ask // for each charge, the ask that settles it in the store, with N still 0; nil if no charge is there
 
@@ -96,7 +96,7 @@ func (l *RateLimiter) Reserve(ctx context.Context, req Request, term time.Durati
 	return nil, err
 }
 
-// ReserveWait waits until every rule for req has its units left, as [RateLimiter.Wait] does, and then takes them as
+// ReserveWait waits until every rule for req has enough units left, as [RateLimiter.Wait] does, and then takes them as
 // [RateLimiter.Reserve] does. Callers are served in their order. A [Reservation] that ends wakes the next caller.
 //
 // If the request waits because of a rule with [AlgorithmInFlight], the length of the wait cannot be known. ReserveWait then does
@@ -200,7 +200,7 @@ func (r *Reservation) Result() Result {
 	return r.result
 }
 
-// Results returns the Result of each rule in [ModeEnforce], as [RateLimiter.CheckAll] does.
+// Results returns the Result of each rule in [ModeEnforce] or [ModeAdvise], as [RateLimiter.CheckAll] does.
 func (r *Reservation) Results() []Result {
 	switch {
 	case r == nil || r.limiter == nil:

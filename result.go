@@ -86,8 +86,7 @@ const (
 	ReasonOverride Reason = "override" // an [Override] blocks the client or address; the Result has no Rule
 )
 
-// RetryAfterMs returns RetryAfter in milliseconds, rounded up. ok is false, and ms 0, if the request was granted or
-// RetryAfter is [Never].
+// RetryAfterMs returns RetryAfter in milliseconds, rounded up. ok is false, and ms 0, if the request was granted or RetryAfter is [Never].
 func (r Result) RetryAfterMs() (ms int64, ok bool) { return r.retryIn(time.Millisecond) }
 
 // RetryAfterSeconds returns RetryAfter in whole seconds, rounded up, as the HTTP header Retry-After has it. ok is

@@ -36,8 +36,8 @@ const (
 // A rule with an Endpoint applies to the requests for that endpoint. A rule with only a Name applies to the requests
 // that name it in [Request.Rules]. A Rule is data: a [RateLimiter] copies it, so later changes to it have no effect.
 type Rule struct {
-	// Name identifies the rule in results and statistics, and in calls that change it. If it is empty, the Endpoint is
-	// the name; the default rule is then called "default". No two rules have the same name.
+	// Name identifies the rule in results and statistics, and in calls that change it. If Name is empty, the name is the
+	// Endpoint or, for the default rule, "default". No two rules have the same name.
 	Name string
 
 	// Endpoint is the [Request.Endpoint] that the rule applies to. If it ends in "*", the rule applies to all endpoints
@@ -126,7 +126,7 @@ func given(path string, r Rule, isDefault bool) *givenRule {
 	return &givenRule{r, path, named, isDefault}
 }
 
-// allGiven returns the rules and then, unless it is nil, the default rule, in the form that given returns.
+// allGiven calls the function given for each of the rules and then, if it is not nil, for the default rule. It returns all results.
 func allGiven(rules []Rule, defaultRule *Rule) (all []*givenRule) {
 	for i, r := range rules {
 		all = append(all, given("rules["+strconv.Itoa(i)+"]", r, false))
@@ -243,7 +243,7 @@ func (c *ruleCheck) addPlace(r *givenRule) {
 func (c *ruleCheck) addName(r *givenRule) {
 	first, taken := c.names[r.Name]
 	switch {
-	case r.Name == "": // a rule without a name is called like its endpoint; that is missing, too, as addPlace has reported
+	case r.Name == "": // neither the name nor the endpoint is set, which addPlace has reported
 	case !taken:
 		c.names[r.Name] = r.path
 	case !r.named && r.Endpoint != "":

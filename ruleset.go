@@ -111,8 +111,8 @@ func (r *activeRule) whose(req *Request) (w penalty.Whose) {
 	return w
 }
 
-// penalties gives the new rule r the table in which its Penalty counts denials. If the rule old has a table, r takes over that
-// table; otherwise r gets a new one for maxKeys keys. If commit is not nil, it is called when the rules take effect.
+// penalties gives the new rule r the table in which its Penalty counts denials. If r replaces a rule with such a table (the parameter
+// old), it takes that table over; otherwise it gets a new one for maxKeys keys. commit, if not nil, is called when the rules take effect.
 func (r *activeRule) penalties(old *activeRule, maxKeys int) (commit func(now instant)) {
 	switch rule := penalty.Rule(r.Penalty); {
 	case r.Penalty == Penalty{}:
@@ -126,7 +126,7 @@ func (r *activeRule) penalties(old *activeRule, maxKeys int) (commit func(now in
 }
 
 // countTier counts a request whose tier is not among the Tiers of the rule r. It counts nothing if r has no Tiers, or if
-// used is false: the rule has not used its own Rate for the request.
+// the parameter used is false, which means that the rule has not used its own Rate for the request.
 func (r *activeRule) countTier(tier string, used bool) {
 	if _, known := r.Tiers[tier]; !known && used && tier != "" && len(r.Tiers) > 0 {
 		r.totals.Add(counters.UnknownTier, 1)
@@ -177,8 +177,8 @@ func newRuleSet(rules []*activeRule) *ruleSet {
 	return s
 }
 
-// with returns a copy of s in which the rule that is passed as to replaces the rule that is passed as from. If from is
-// nil, the new rule is added after all rules; if to is nil, the old rule is removed. The copy has a new list of rules,
+// with returns a copy of s in which its second parameter, a new rule, replaces its first parameter, an old rule. If the old rule is
+// nil, the new rule is added after all rules; if the new rule is nil, the old rule is removed. The copy has a new list of rules,
 // but shares with s the other data that do not change. The new rule is not in use yet, and s must be the newest set.
 func (s *ruleSet) with(from, to *activeRule) *ruleSet {
 	return &ruleSet{Rules: s.With(from, to), custom: s.custom + customs(to) - customs(from)}

@@ -139,7 +139,7 @@ func (w *ruleWait) ask(newcomer bool) *waitline.Denial {
 func (w *ruleWait) outcome(d *decision, patience time.Duration, newcomer bool) *waitline.Denial {
 	l, res := w.limiter, &w.res
 	now, wait := d.Now, time.Duration(0)
-	if d.held { // d.Now was read before the call of the custom limiter, and that call has taken time
+	if d.held { // Wait has charged the other rules at d.Now; the call of the custom limiter since then has taken time
 		now = max(now, l.time.Now())
 	}
 	switch {
@@ -223,9 +223,8 @@ func (w *ruleWait) refusal(retryAfter, wait, patience time.Duration, newcomer bo
 	return err
 }
 
-// fresh returns a function that makes a forecast for the key that denied d. It assumes that a grant at the instant due
-// leaves the key with an empty bucket, or with a window that has only the units of d. fresh returns nil if no store
-// decided, or if the rule has a Warmup.
+// fresh returns a function that makes a forecast for the key that denied d. It assumes that a grant at the instant due leaves the key with
+// an empty bucket, or with a window that has only the units of d. fresh returns nil if no store decided, or if the rule has a Warmup.
 func (l *RateLimiter) fresh(d *decision, due instant) func() engine.Future {
 	r, o, n := d.rules[d.binding], d.origins[d.binding], d.parts[d.binding].N
 	if o.by != byStore || r.Warmup != (Warmup{}) { // with a Warmup, the limit depends on the age of the key, which only the store knows

@@ -163,8 +163,8 @@ func (r *Reservation) settle(actual []Cost, again, ends bool) error {
 }
 
 // settleHere settles what was charged in this process: the units if the parameter units is true, and what is in flight if
-// the parameter ends is true. It returns the asks that settle the charges in the store, and the present rules of these
-// asks. more is true if one of the asks charges more units than were reserved.
+// the parameter ends is true. It returns the asks that settle the charges in the store and, for each ask, the rule that has the charged
+// key now. more is true if one of the asks charges more units than were reserved.
 func (l *RateLimiter) settleHere(
 	charges []charge, stored []Ask, actual []Cost, units, ends bool,
 ) (asks []Ask, rules []*activeRule, more bool) {

@@ -45,7 +45,7 @@ func (l *SlidingWindowCounter) Allow(key string) (res Result) {
 	return
 }
 
-// slidingCounterKeys has the methods of keyed. A type of its own hides the type arguments of keyed from the documentation.
+// slidingCounterKeys embeds the generic type keyed, so that the documentation of SlidingWindowCounter does not show its type arguments.
 type slidingCounterKeys struct {
 	keyed[slidingCounterState, *slidingCounterConfig]
 }

@@ -19,8 +19,7 @@ import (
 //
 // It has no windows with a fixed beginning: each unit stops counting exactly Per after it was granted.
 //
-// Choose a SlidingWindowLog for a small limit that must hold in every interval of length Per. Choose a
-// [SlidingWindowCounter] for a large limit.
+// Choose a SlidingWindowLog for a small limit that must hold in every interval of length Per, and a [SlidingWindowCounter] for a large one.
 //
 // The zero SlidingWindowLog denies everything; [NewSlidingWindowLog] makes one to use.
 type SlidingWindowLog struct{ slidingLogKeys }
@@ -41,7 +40,7 @@ func (l *SlidingWindowLog) Allow(key string) (res Result) {
 	return
 }
 
-// slidingLogKeys has the methods of keyed. A type of its own hides the type arguments of keyed from the documentation.
+// slidingLogKeys embeds the generic type keyed, so that the documentation of SlidingWindowLog does not show its type arguments.
 type slidingLogKeys struct {
 	keyed[slidingLogState, *slidingLogConfig]
 }

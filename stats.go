@@ -36,8 +36,7 @@ type RuleStats struct {
 	// UnknownTier counts the requests in the first four counts whose [Request.Tier] is not among the rule's Tiers, so that
 	// the rule used its own Rate. A rule without Tiers counts none.
 	UnknownTier uint64
-	// Penalized counts the blocks of keys that the rule's [Penalty] has begun; with a [Store], those of which the Store
-	// has told this process.
+	// Penalized counts the blocks that the rule's [Penalty] has begun; with a [Store], those of which the Store has told this process.
 	Penalized uint64
 
 	LiveKeys   int    // number of keys that have state in this process now
@@ -103,5 +102,5 @@ type StoreStats struct {
 type StoreFailures struct {
 	Part  int    // number of the part, from 0 to 63
 	Class string // "other" if the error has no class; "panic" if the Store has panicked
-	Calls uint64 // callers that share one call count one by one; a caller that has left does not count
+	Calls uint64 // if several callers share a call, it counts once for each, except for those that gave up earlier
 }

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// A Store keeps the state of limiters outside this process, so that several processes share one limit.
-// [WithStore] gives it to a limiter. The module redisstore has a Store for Redis and Valkey, [MemoryStore] is
-// one for tests, and the package ratelimittest checks one that you write.
+// A Store keeps the state of limiters outside this process, so that several processes share one limit. [WithStore] gives it to a limiter.
+// The module redisstore has a Store for Redis and Valkey, [MemoryStore] is one for tests, and package ratelimittest checks your own.
 //
 // A Store decides by its own clock. It must limit the duration of its calls itself: this package sets no
 // deadline. It must be safe for concurrent use by multiple goroutines.
@@ -253,7 +252,7 @@ func supportsOf(s Store) func(a Ask) error {
 }
 
 // unsupported returns an error if the store cannot decide on the Ask a. The error says that a.Rate, the value of the field at
-// this path, is not supported. The function supports asks the store; it is nil if the store supports everything.
+// this path, is not supported. The parameter supports is a function that asks the store, or nil if the store supports everything.
 func unsupported(path string, supports func(a Ask) error, a Ask) error {
 	if supports == nil {
 		return nil

@@ -38,7 +38,7 @@ func (l *TokenBucket) Allow(key string) (res Result) {
 	return
 }
 
-// tokenBucketKeys has the methods of keyed. A type of its own hides the type arguments of keyed from the documentation.
+// tokenBucketKeys embeds the generic type keyed, so that the documentation of TokenBucket does not show its type arguments.
 type tokenBucketKeys struct {
 	keyed[tokenBucketState, *tokenBucketConfig]
 }
@@ -56,9 +56,9 @@ func newTokenBucketConfig(r Rate, _ *engine.Timeline) (*tokenBucketConfig, error
 
 // tokenBucketState is the state of one key. It holds the debt: the tokens missing from a full bucket, 0 at first.
 //
-// Invariant: debt() is at most the burst.
+// Invariant: debt() is at most the burst, except after charges past the burst.
 type tokenBucketState struct {
-	last  instant // the instant at which the debt was whole tokens plus frac; never decreases
+	last  instant // the instant at which the debt was as the two fields below say; never decreases
 	frac  int64   // fraction of a token in the debt, in the units of exact.Bucket
 	whole int64   // whole tokens in the debt
 }
@@ -117,7 +117,8 @@ func (c *tokenBucketConfig) Carry(s *tokenBucketState, from *tokenBucketConfig, 
 }
 
 // Resize converts the state s from the burst of the old configuration (from) to the burst of c. The key keeps its tokens, but
-// at most the new burst. A full bucket stays full, because it has to answer like a bucket that was never used.
+// at most the new burst. A full bucket stays full, because it has to answer like a bucket that was never used. The comment of
+// engine.Algorithm describes the parameter ahead and the result.
 func (c *tokenBucketConfig) Resize(s *tokenBucketState, from *tokenBucketConfig, ahead bool) bool {
 	debt, lost := c.Converted(s.debt(), exact.Level{}, &from.Bucket, ahead)
 	s.whole, s.frac = debt.Whole, debt.Frac

@@ -16,10 +16,9 @@ import (
 // Wait waits until l has n units left for key, takes them, and returns. With n 0, it returns the answer of l at once
 // and takes nothing. If Wait fails, it has taken nothing; for the exception see [LeakyBucket.Wait].
 //
-// Wait fails at once, without waiting, if n is negative (the error matches [ErrInvalidCount]), if n is more than the
-// limit ([ErrExceedsLimit]), if too many callers wait already ([ErrTooManyWaiters]), or if the units will not be there
-// before the deadline of ctx ([context.DeadlineExceeded]). In the last three cases, the Result is the denial. If ctx
-// ends during the wait, the error is that of ctx.
+// Wait fails at once, without waiting, if n is negative (the error matches [ErrInvalidCount]), if n is more than the limit
+// ([ErrExceedsLimit]), if too many callers wait already ([ErrTooManyWaiters]), or if the units will not be there before the deadline of ctx
+// ([context.DeadlineExceeded]). In the last three cases, the Result is the denial. If ctx ends during the wait, the error is that of ctx.
 //
 // A deadline is compared with the machine's clock. If the deadline has passed on that clock, but ctx has not ended, ctx
 // must have been made with a fake clock: the deadline is then compared with the limiter's clock.
@@ -165,7 +164,7 @@ func (w *ruleWait) prepared() (*decision, error) {
 	return d, err
 }
 
-// newDecision returns a decision on w.req, which has no rules yet.
+// newDecision returns a decision on w.req. The rules of the decision are not set yet.
 func (w *ruleWait) newDecision() *decision {
 	d := newDecision(w.req, engine.ModeTake)
 	d.term, d.order.Revocable, d.noStrike = w.term, w.term > 0, true

@@ -172,7 +172,7 @@ func (f *File) take(document any) error {
 
 // documentHint explains an unknown field of a document, for the text of an error. If the field has another
 // name in a document, as "defaultRule" should be "default", both results give the right name. If the field
-// belongs in a rule, the result reason says so. For all other fields, both results are empty.
+// belongs in a rule, the first result says so. For all other fields, both results are empty.
 func documentHint(name string, _ any) (reason string, meant []string) {
 	switch confmap.Fold(name) {
 	case "configs":
@@ -220,8 +220,8 @@ func Open(path string, opts ...ratelimit.Option) (*ratelimit.RateLimiter, *Watch
 }
 
 // New makes a limiter with the rules and the overrides of f. The error joins an [*Error] for each problem with f and,
-// after these, a [*ratelimit.ConfigError] for each problem with an option. The overrides are checked only if the rules have
-// no problem.
+// after these, a [*ratelimit.ConfigError] for each problem with an option. The overrides are checked only if the rules and
+// the options have no problem.
 func (f *File) New(opts ...ratelimit.Option) (*ratelimit.RateLimiter, error) {
 	l, err := ratelimit.NewFromConfig(f.rules, f.defaultRule, opts...)
 	if err != nil || len(f.overrides) == 0 {

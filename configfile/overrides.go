@@ -139,7 +139,7 @@ func readRate(r *confmap.Reader, n *confmap.Node) (rate ratelimit.Rate) {
 }
 
 // unknownNames returns an error for each name in the overrides of f that is not the name of a given rule. The given rules are the
-// new rules of the limiter. The parameter before has its present rules, so that an error can say that the file removes the rule.
+// new rules of the limiter. The last parameter has the present rules, so that an error can say that the file removes a rule.
 func (f *File) unknownNames(rules []ratelimit.Rule, defaultRule *ratelimit.Rule, before map[string]ratelimit.Rule) error {
 	var names []string
 	for _, r := range rules {
@@ -174,7 +174,7 @@ func (f *File) unknownNames(rules []ratelimit.Rule, defaultRule *ratelimit.Rule,
 
 // limited joins the given problems. Of a long list, it keeps the first ones and says how many others there are.
 func limited(problems []error) error {
-	if n := len(problems) - confmap.MaxProblems; n > 1 { // keep one error above the maximum: the last one may be a text such as "and 5 more"
+	if n := len(problems) - confmap.MaxProblems; n > 1 { // one error above the maximum stays: it may be a text such as "and 5 more"
 		problems = append(slices.Clip(problems[:confmap.MaxProblems]), fault(fmt.Sprintf("and %d more", n)))
 	}
 	return errors.Join(problems...)

@@ -57,8 +57,8 @@ const nowhere = math.MaxInt
 func (f *File) report(problems []problem) []error {
 	slices.SortStableFunc(problems, func(a, b problem) int { return cmp.Compare(a.at, b.at) })
 	errs := make([]error, len(problems))
-	// The loop counts lines. The variable counted is the index up to which it has counted, line is the
-	// number of the line at that index, and begin is the index of the first byte of that line.
+	// The loop counts lines. Its three variables describe the point that it has reached: the number of the
+	// line (line), the index of the first byte of this line (begin), and the index of the point (counted).
 	line, begin, counted := 1, 0, 0
 	for i, p := range problems {
 		e := &Error{File: f.name, Err: p.err}
@@ -83,9 +83,10 @@ func (f *File) located(err error) error {
 	return errors.Join(append(f.report(problems), others...)...)
 }
 
-// placed splits the errors that are joined in err. The result problems has the errors that belong to the
-// file, with their places. The result others has all other errors. The function pathOf returns the path in
-// the file of the field that an error names, or false if the field is not in the file.
+// placed splits the errors that are joined in err. The first result has the errors that belong to the
+// file, with their places. The second result has all other errors. The parameter pathOf is a function. It gets
+// the name that an error has for a field, and returns the path of that field in the file, or false if the field
+// is not in the file.
 func (f *File) placed(err error, pathOf func(field string) (string, bool)) (problems []problem, others []error) {
 	var paths []string
 	for _, part := range parts(err) {

@@ -32,9 +32,10 @@ type scanner struct {
 	at    int // the index of the next byte
 	level int // number of objects and lists around the next byte
 
-	// The scanner calls the function visit before it reads a member of an object or list, with the path of
-	// the member, and the index of the member's name or, in a list, of the member itself. If visit is nil,
-	// the scanner makes no paths.
+	// The scanner calls the function visit before it reads a member of an object or list. It passes the path
+	// of the member, such as rules[0].rate, and an index in data. For a member of an object, this is the index
+	// of the member's name; for a member of a list, of the member itself. If visit is nil, the scanner makes no
+	// paths.
 	visit func(path string, at int)
 
 	// If an object repeats a name, the scanner calls the function in this field, with the name and the index

@@ -127,7 +127,8 @@ func overrideSchema() schema {
 }
 
 // rateObject returns the schema of an object with these fields, which include the fields of a rate. The
-// function value returns the schema of the value of a field; if it is nil, rateObject uses valueOf.
+// parameter value is a function that returns the schema of what a field contains. If it is nil, rateObject
+// uses valueOf.
 func rateObject(fields []ruleconfig.Field, value func(ruleconfig.Field) schema) schema {
 	if value == nil {
 		value = func(f ruleconfig.Field) schema { return valueOf(f, false) }
@@ -187,7 +188,7 @@ func noBucket() schema {
 }
 
 // object returns the schema of an object that has only these fields, in any spelling that this package
-// reads. The function value returns the schema of the value of a field.
+// reads. The parameter value is a function that returns the schema of what a field contains.
 func object(fields []ruleconfig.Field, value func(ruleconfig.Field) schema) schema {
 	properties, patterns := schema{}, schema{}
 	for _, f := range fields {

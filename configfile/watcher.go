@@ -34,10 +34,11 @@ type Watcher struct {
 	Every   time.Duration          // the interval between reads, varied by up to a tenth; 0 means 5 s
 	Log     *slog.Logger           // gets a line for each new content of the file; nil means slog.Default()
 
-	// Check gets the rules of a file before they are applied, as [ratelimit.RateLimiter.Rules] will return
-	// them. If Check returns an error, the file is refused, and its rules do not replace the current ones. For
-	// example, the method CheckRules of an httplimit.Middleware returns a Check that refuses a rule which would
-	// limit nothing. Check must not call Reload. If Check is nil, every valid file is applied.
+	// Check gets the rules of a file before they are applied. They have the form in which
+	// [ratelimit.RateLimiter.Rules] returns the rules of a limiter. If Check returns an error, the file is
+	// refused, and its rules do not replace the current ones. For example, the method CheckRules of an
+	// httplimit.Middleware returns a Check that refuses a rule which would limit nothing. Check must not call
+	// Reload. If Check is nil, every valid file is applied.
 	Check func(rules []ratelimit.Rule, defaultRule *ratelimit.Rule) error
 
 	applying sync.Mutex // held while the file is read and applied
@@ -72,15 +73,15 @@ const (
 	longEvery    = math.MaxInt64 / 2 // the longest interval: the method pause makes it up to a tenth longer, without overflow
 
 	// A read can find a file half written. So a new content is applied only when two reads in a row find
-	// it. The time between these reads is restAfter. After maxReads reads that all found different
-	// contents, the newest valid content is applied.
+	// it. The time between these reads is restAfter. If maxReads reads are made, and no two in a row find
+	// the same content, the newest valid content is applied.
 	restAfter = 250 * time.Millisecond
 	maxReads  = 20
 )
 
 // Run reads the file, first at once and then at intervals, until ctx ends. It then returns the error of
-// ctx. It applies a new content of the file when two reads 250 ms apart find the same content. If 20
-// reads in a row all find different contents, it applies the newest valid one.
+// ctx. It applies a new content of the file when two reads 250 ms apart find the same content. If each
+// of 20 reads finds another content than the read before, Run applies the newest valid one.
 //
 // If the fields of w are invalid, Run returns at once with an error that matches
 // [ratelimit.ErrInvalidConfig]. It starts no goroutine.
@@ -203,8 +204,8 @@ type reads struct {
 	dealt  int // Watcher.dealt at the first of these reads; if Watcher.dealt has changed, Reload has handled the file since
 }
 
-// read reads the file once for readUntilStable, and adds the outcome (a sight) to found. The parameter
-// last is true if no other read follows. If read handles an outcome, so that the file is applied or
+// read reads the file once for readUntilStable, and adds the outcome (a sight) to found. The second
+// parameter is true if no other read follows. If read handles an outcome, so that the file is applied or
 // refused, r says what was done; otherwise r is nil. If done is true, readUntilStable stops.
 func (w *Watcher) read(found *reads, last bool) (r *result, done bool) {
 	w.applying.Lock()

@@ -15,7 +15,7 @@ import (
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
-// errOutside is the error of Allow and Reserve if the context is not that of a call which an Interceptor limits.
+// errOutside is the error of Allow and Reserve if no Interceptor limits the call with the given context.
 var errOutside = connect.NewError(connect.CodeInternal, errors.New("connectlimit: the context is not that of a limited call"))
 
 // maxName is the largest number of bytes of a rule's name in the details of an error.

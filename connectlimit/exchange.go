@@ -7,9 +7,9 @@ import (
 	"connectrpc.com/connect"
 )
 
-// An exchange shows a call to the Adapter as an HTTP request with a response, because the Adapter knows only HTTP. Each
-// Interceptor makes an exchange for a call; all exchanges of the call share one set of header fields. The exchange is the
-// [http.ResponseWriter] for the Adapter, and the context of the call for handlers.
+// An exchange stands for one call, in the form of an HTTP request and its response, because the Adapter knows only HTTP.
+// Each Interceptor makes an exchange for a call; all exchanges of the call share one set of header fields. The exchange is
+// the [http.ResponseWriter] for the Adapter, and the context of the call for handlers.
 type exchange struct {
 	context.Context // the context of the call
 
@@ -17,12 +17,12 @@ type exchange struct {
 	own    *http.Request // the call as net/http would describe it; its context is the exchange
 	fields http.Header   // the header fields of the response that the Interceptors have set
 
-	// These two are set for a unary call, whose response is nil until the next handler has returned.
+	// The fields unary and request are set for a unary call. The field response is set when its next handler has returned.
 	unary    connect.UnaryFunc
 	request  connect.AnyRequest
 	response connect.AnyResponse
 
-	// These two are set for a stream.
+	// The fields stream and conn are set for a stream.
 	stream connect.StreamingHandlerFunc
 	conn   connect.StreamingHandlerConn
 }

@@ -38,7 +38,7 @@ type Call struct {
 	// Header is the header of the request.
 	Header http.Header
 
-	exchange *exchange // which has this Call
+	exchange *exchange // the exchange that contains this Call
 }
 
 // An Interceptor limits the calls to a Connect server. [New] makes one. It does not limit the calls that the program makes
@@ -110,8 +110,8 @@ func (i *Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conn
 	return next
 }
 
-// serve calls the next handler of x if the rules grant the call, and returns its error. If the call does not pass, serve
-// returns the error for the client.
+// serve calls the next handler of x if the rules grant the call, and returns the error of the handler. If the call does
+// not pass, serve returns the error for the client.
 func (i *Interceptor) serve(x *exchange) error {
 	passed, err := i.adapter.Serve(&x.call, x, x.own, proceed)
 	if passed {
@@ -120,7 +120,8 @@ func (i *Interceptor) serve(x *exchange) error {
 	return x.answer(err)
 }
 
-// proceed calls the next handler of a call, and settles the call with the status of its error.
+// proceed calls the next handler of a call. If settle is not nil, proceed then calls it with the HTTP status that stands
+// for the error of the handler.
 func proceed(c *Call, r *http.Request, settle func(status int)) (err error) {
 	x := c.exchange
 	if x.stream != nil {

@@ -54,7 +54,8 @@ func (k *known) get(key string, now time.Time) (v value, ok bool) {
 	return v, ok
 }
 
-// put stores v for the row with this key. If there is no room, put drops the values of arbitrary other rows.
+// put stores v for the row with this key. If the values have no entry for this row yet, put first looks at two arbitrary other
+// rows. It drops their values if they were last seen more than 10 s (knownFor) ago, or if there is no room.
 func (k *known) put(key string, v value) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -33,7 +33,7 @@ type line struct {
 	waiting int                  // how many calls have not ended; guarded by mu
 	flights []*flight            // the transactions that run; guarded by mu
 	busy    map[string]struct{}  // the keys of the rows in the running transactions; guarded by mu
-	apart   map[string]time.Time // by the key of a row: until when the row shares no transaction with rows of other calls; guarded by mu
+	apart   map[string]time.Time // until when a row shares no transaction with rows of other calls, by the key of the row; guarded by mu
 
 	number atomic.Uint64 // the number of the transaction that was sent last
 	took   atomic.Int64  // how long the last transaction took
@@ -114,8 +114,8 @@ func (l *line) drop(c *call, now time.Time) bool {
 	return true
 }
 
-// A shunned has the keys of the rows of those calls that a scan of the queue leaves in the queue. The scan takes no later call with
-// one of these rows, so that calls for the same row stay in order.
+// A shunned has the keys of some rows. A call that a scan leaves in the queue adds the keys of its rows here. The scan takes no later
+// call with one of these rows, so that calls for the same row stay in order.
 type shunned map[string]struct{}
 
 func (s *shunned) add(keys []string) {

@@ -55,9 +55,9 @@ func StoredIn(key, value []byte) (s Stored, ok bool) {
 	return s, true
 }
 
-// Look returns the result that a request for one unit would get at the time at, which is the time of the database, if only this state
-// had to grant it. Look charges nothing, so Remaining still has that unit. The error matches [ratelimit.ErrInvalidConfig] if the Ask is
-// wrong, and is an [*Error] if the value of the row is broken.
+// Look returns the result that a request for one unit would get if only this state had to grant it. The parameter at is the time of that
+// request, by the clock of the database. Look charges nothing, so Remaining still has that unit. The error matches
+// [ratelimit.ErrInvalidConfig] if the Ask is wrong, and is an [*Error] if the value of the row is broken.
 func (s *Stored) Look(at time.Time) (res ratelimit.Result, err error) {
 	ask := s.Ask
 	ask.N, ask.Look = 0, true
@@ -91,7 +91,7 @@ func (s *Stored) ChargedAt(rate ratelimit.Rate) (is bool) {
 	return is
 }
 
-// with calls f with a decider whose clock shows the time at, and with the row of s.
+// with calls f with two arguments: a decider, whose clock shows the time in the parameter at, and the row of s.
 func (s *Stored) with(at time.Time, ask *ratelimit.Ask, f func(*decider, *row)) {
 	d := deciders.Get().(*decider)
 	defer deciders.Put(d)

@@ -12,8 +12,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// An exchange shows a request to Fiber and its response to the Adapter, in the form that they have in net/http. All
-// Middlewares that limit the same request share one exchange. It is an [http.ResponseWriter].
+// An exchange stands for one request to Fiber and its response, in the form that they have in net/http, because the
+// Adapter knows only net/http. All Middlewares that limit the same request share one exchange. It is an
+// [http.ResponseWriter].
 type exchange struct {
 	c      fiber.Ctx
 	values *fasthttp.RequestCtx // the context of c; the exchange is one of its user values
@@ -22,7 +23,7 @@ type exchange struct {
 
 	name, value []byte // memory for a header field; reused
 
-	peer netip.Addr // the address of a TCP connection, normalized as package connection says; otherwise zero
+	peer netip.Addr // the client's address of a TCP connection, without a zone, and as IPv4 if it is mapped into IPv6; otherwise zero
 	text string     // peer as a text if it is an IPv4 address; kept for other requests from this address
 }
 
@@ -87,7 +88,7 @@ func (x *exchange) request(m *Middleware) *http.Request {
 	return r
 }
 
-// Peer returns the address of the client's end of a TCP connection, see package connection.
+// Peer implements connection.Peer: it returns the address of the client's end of a TCP connection, and a text of it.
 func (x *exchange) Peer() (addr netip.Addr, text string) { return x.peer, x.text }
 
 // copyFields copies the header fields that the Adapter reads from the request of c to h.
@@ -135,7 +136,8 @@ func (x *exchange) send() {
 	}
 }
 
-// sendField sets a header field in Fiber's response. The Adapter writes canonical names, and values without line breaks.
+// sendField sets a header field in Fiber's response. The name is canonical and the values have no line breaks, because the
+// Adapter has written them.
 func (x *exchange) sendField(name string, values []string) {
 	x.name, x.value = append(x.name[:0], name...), append(x.value[:0], values[0]...)
 	for _, value := range values[1:] {

@@ -114,7 +114,7 @@ func next(c fiber.Ctx, r *http.Request, settle func(status int)) error {
 }
 
 // Allow asks the limiter whether to grant req. A handler calls it, for example to charge one more unit after a wrong
-// password. If ok is false, it has answered the request, and the handler must return err, which is nil unless
+// password. If ok is false, Allow has answered the request, and the handler must return err, which is nil unless
 // Config.Denied has returned an error. Empty fields of req are filled in, as [httplimit.Middleware.Allow] says.
 func (m *Middleware) Allow(c fiber.Ctx, req ratelimit.Request) (ok bool, err error) {
 	x, begun := enter(c)
@@ -146,7 +146,7 @@ func (m *Middleware) Client(addr netip.Addr) string { return m.adapter.Client(ad
 
 // Check returns an error that names each rule whose Endpoint no route of the app has: such a rule limits nothing.
 // Usually, its Endpoint is misspelled, for example "/users/{id}" for "/users/:id". Call Check in a test, or when all
-// routes are registered. If Config.Endpoint is set, it checks nothing.
+// routes are registered. If Config.Endpoint is set, Check checks nothing.
 func (m *Middleware) Check(app *fiber.App) error { return m.adapter.Check(routes(app)) }
 
 // CheckRules returns a function that checks the rules that it gets, as [Middleware.Check] checks the rules of the

@@ -8,8 +8,8 @@ import (
 )
 
 // A router finds the route of a request before Fiber finds it. A handler that was added to an app by Use needs this, because
-// such a handler runs before Fiber looks for the route. The router has a second app with the same routes. In that app, each handler
-// only stores the path of its route.
+// such a handler runs before Fiber looks for the route. The router has a second app with the same routes. In that app, each
+// handler only sets a status, which stands for the path of its route: see firstStatus.
 type router struct {
 	handlers uint32   // how many handlers the app had when the router was made
 	anyCase  bool     // whether the app keeps the names of header fields as clients have written them
@@ -61,7 +61,7 @@ func (r *router) find(method string, path []byte) string {
 	ctx := r.requests.Get().(*fasthttp.RequestCtx)
 	ctx.Request.Header.SetMethod(method)
 	ctx.Request.URI().SetPathBytes(path)
-	r.serve(ctx) // sets the status for every request, so that of an earlier one does not remain
+	r.serve(ctx) // always sets the status, so ctx does not keep the status of an earlier request
 	route := ctx.Response.StatusCode() - firstStatus
 	r.requests.Put(ctx)
 	if route < 0 {

@@ -33,9 +33,9 @@ type Config struct {
 	Proxies httplimit.Proxies
 
 	// Endpoint returns the [ratelimit.Request.Endpoint] of a call. If Endpoint is nil, the endpoint is the
-	// full method, or "unmatched" if the call goes to the handler for unknown services, because the client
-	// can invent any method name there. A function that you set also gets these invented names, so it must
-	// return one of a bounded set of names. See [Registered].
+	// full method. There is one exception: a call that goes to the handler for unknown services has the
+	// endpoint "unmatched", because the client can invent any method name there. A function that you set also
+	// gets these invented names, so it must return one of a bounded set of names. See [Registered].
 	Endpoint func(ctx context.Context, method string) string
 
 	// Prepare may change the request to the limiter, such as its Cost, Attrs or Rules,

@@ -19,11 +19,11 @@ import (
 // Holds let a gRPC client obey servers that ask it to wait. The zero Holds are ready for use. The fields must not be
 // changed after the first call, and Holds must not be copied.
 //
-// A call that fails with RESOURCE_EXHAUSTED or UNAVAILABLE and a RetryInfo in its details, such as the errors of
-// [Interceptors], begins a hold, which lasts for the RetryDelay. During the hold, the client sends no calls to the target
-// of the connection. With Scope, a hold is only for calls with the same scope. A later error never shortens a hold. After
-// the end of a hold, the calls that have waited are sent in the order in which they came. The times are random: within a
-// tenth of the length of the hold, but at most within one second.
+// A hold is a time in which the client sends no calls to the target of a connection. It begins when a call fails with
+// RESOURCE_EXHAUSTED or UNAVAILABLE, and the details of the error have a RetryInfo. Servers with [Interceptors] send such
+// errors. The hold lasts for the RetryDelay. With Scope, a hold is only for calls with the same scope. A later error never
+// shortens a hold. After the end of a hold, the calls that have waited are sent in the order in which they came. The times
+// are random: within a tenth of the length of the hold, but at most within one second.
 //
 // A call fails at once with DEADLINE_EXCEEDED if its deadline would pass before it may be sent, and with
 // RESOURCE_EXHAUSTED and a RetryInfo if it would wait for longer than MaxWait. Such a call was not sent. Holds never send

@@ -90,8 +90,8 @@ func (i *Interceptors) address(ctx context.Context) (name string, doubted, skipp
 }
 
 // skipsAddress reports whether a client with this address is in one of Config.SkipNetworks. The parameter doubted is true if
-// the address may belong to a proxy that Config.Proxies does not trust. Then skipsAddress returns false, because everybody
-// could send calls through that proxy.
+// the address may belong to a proxy that Config.Proxies does not trust. Then the result is false, because everybody could
+// send calls through that proxy.
 func (i *Interceptors) skipsAddress(addr netip.Addr, doubted bool) bool {
 	addr = addr.Unmap().WithZone("")
 	for _, network := range i.config.SkipNetworks {

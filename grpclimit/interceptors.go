@@ -100,7 +100,7 @@ func (i *Interceptors) admit(ctx context.Context, method string, holds bool) (en
 	return end, err
 }
 
-// nothing is what admit returns for the caller to call when the call ends, if no rule counts the call as running.
+// nothing is an empty function. If no rule counts a call as running, the method admit returns it as the result end.
 func nothing() {}
 
 func (i *Interceptors) skips(method string) bool {
@@ -169,9 +169,9 @@ func (i *Interceptors) decide(ctx context.Context, c *caller, holds bool) (end f
 	return nil, res.RetryAfter, i.denial(res, each, false)
 }
 
-// warnOfDoubt logs once that a request was limited although its address is exempt, because the address may belong to a
-// proxy. The context d, with which the limiter was asked, has recorded whether this happened. It is nil if the address
-// cannot belong to a proxy.
+// warnOfDoubt logs once that a request was limited although its address is exempt from limits. This happens if the
+// address may belong to a proxy. d is the context with which the limiter was asked, and has recorded whether it happened.
+// d is nil if the address cannot belong to a proxy.
 func (i *Interceptors) warnOfDoubt(d *override.Doubt) {
 	if d != nil && d.Met() {
 		i.logs.once(warnExempt)

@@ -25,8 +25,8 @@ type AdapterConfig[C any] struct {
 	// or a known API key. If Client is nil, or returns an empty client or false, the address identifies the client.
 	Client func(C) (client, tier string, ok bool)
 
-	// Proxies lists the proxies whose forwarding header is trusted. The zero Proxies trusts no header, whatever the
-	// framework trusts.
+	// Proxies lists the proxies whose forwarding header is trusted. The zero Proxies trusts no header, even if the
+	// framework itself trusts one.
 	Proxies Proxies
 
 	// IPv6Bits is the length of the prefix that identifies an IPv6 client, from 32 to 128 bits. 0 means 64.
@@ -48,19 +48,20 @@ type AdapterConfig[C any] struct {
 
 	// Count decides whether a request stays charged after it was answered with the given status. If Count returns
 	// false, the units of the request are given back. The status is the one that the client gets, even if the error
-	// handler of the framework sets it; 500 if a handler panics. See [Config.Count].
+	// handler of the framework sets it. If a handler panics, the status is 500. See [Config.Count].
 	Count func(c C, status int) bool
 
 	// BusyRetry is for rules with [ratelimit.AlgorithmInFlight]: the Retry-After of a denial is BusyRetry plus a random
 	// time of up to BusyRetry. 0 means a second. See [Config.BusyRetry].
 	BusyRetry time.Duration
 
-	// Jitter, from 0 to 1, lengthens the waits that clients are told by a random fraction of up to Jitter. See
-	// [Config.Jitter].
+	// Jitter is from 0 to 1. Each wait that a client is told becomes longer by a random fraction of up to Jitter. With
+	// 0.1, a wait of 60 s becomes a wait of 60 to 66 s. See [Config.Jitter].
 	Jitter float64
 
-	// HoldExtend is for rules with [ratelimit.AlgorithmInFlight]. At this interval, the time for which such a rule counts a
-	// running request is extended. 0 means half of the shortest Rate.Per of these rules. See [Config.HoldExtend].
+	// HoldExtend is for rules with [ratelimit.AlgorithmInFlight]. Such a rule counts a running request for the time
+	// Rate.Per. This time is extended again and again while the request runs, at the interval HoldExtend. 0 means half of
+	// the shortest Rate.Per of these rules. See [Config.HoldExtend].
 	HoldExtend time.Duration
 
 	// Info stores the [Info] of a granted request for the next handlers. See [Config.Info].
@@ -96,7 +97,7 @@ type Adapter[C any] struct {
 	m      *Middleware
 	config AdapterConfig[C]
 	route  func(C) string
-	calls  sync.Pool // of *call[C] without Config.Count
+	calls  sync.Pool // of *call[C]; a call comes back to it only if config.Count is nil
 }
 
 // NewAdapter returns an Adapter that limits requests by the limiter l. The function route returns the path of the route
@@ -143,7 +144,7 @@ func (a *Adapter[C]) Serve(c C, w http.ResponseWriter, r *http.Request, next Nex
 	x.from, _ = w.(connection.Peer)
 	a.m.limit(x, w, r)
 	passed, err = x.passed, x.err
-	if a.config.Count == nil { // otherwise a settlement that the framework keeps may still call x
+	if a.config.Count == nil { // with Count, the framework may still call the function settle, which uses x
 		*x = call[C]{a: a}
 		a.calls.Put(x)
 	}

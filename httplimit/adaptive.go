@@ -111,7 +111,7 @@ type pace struct {
 	mu     sync.Mutex
 	level  int              // hundredths of Max; guarded by mu
 	falls  uint64           // how often the level has fallen; guarded by mu
-	raised keytable.Instant // the instant of the last rise or fall of the level, or at first of the making of the pace; guarded by mu
+	raised keytable.Instant // when the level last rose or fell, or when the pace was made if it never did; guarded by mu
 }
 
 // paces are the paces of a Transport.
@@ -139,7 +139,7 @@ func (t *Transport) pace(to target) *pace {
 	}
 	bucket, err := ratelimit.NewTokenBucket(t.Adaptive.at(full), options...)
 	if err != nil {
-		panic(err) // cannot happen: problems has checked Max
+		panic(err) // cannot happen: Adaptive.problems has checked Max
 	}
 	if all.byKey == nil {
 		all.byKey = make(map[string]*list.Element)
@@ -209,6 +209,6 @@ func (t *Transport) learn(p *pace, falls uint64, o outcome) {
 	}
 	p.level = level
 	if err := p.bucket.SetRate(a.at(level)); err != nil {
-		panic(fmt.Errorf("httplimit: %w", err)) // cannot happen: problems has checked Max
+		panic(fmt.Errorf("httplimit: %w", err)) // cannot happen: Adaptive.problems has checked Max
 	}
 }

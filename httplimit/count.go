@@ -57,9 +57,9 @@ func (m *Middleware) count(w http.ResponseWriter, r *http.Request, v *visit, uni
 	returned = true
 }
 
-// crowdSample says how often count looks for a key with too many running requests. The units of at most
-// [engine.MaxOpen] requests of one key can be given back. So count looks when more requests than this are running
-// in all, and their number is a multiple of crowdSample.
+// crowdSample says how often the method count looks for a key with too many running requests. The units of at
+// most [engine.MaxOpen] running requests of one key can be given back. So the method looks only if more than
+// [engine.MaxOpen] requests of all keys are running, and if their number is a multiple of crowdSample.
 const crowdSample = 64
 
 // warnOfCrowd logs once if a key of the request req has so many running requests that the units of the oldest
@@ -74,8 +74,8 @@ func (m *Middleware) warnOfCrowd(ctx context.Context, req ratelimit.Request) {
 	}
 }
 
-// A settlement is the end of the reservation of one request. Config.Count decides with the status of the response
-// whether the reserved units stay charged.
+// A settlement settles the reserved units of one request: Config.Count decides, with the status of the response,
+// whether the units stay charged.
 type settlement struct {
 	m       *Middleware
 	hooks   hooks
@@ -85,7 +85,7 @@ type settlement struct {
 	settled atomic.Bool
 }
 
-// settle ends the reservation at the first call. If Config.Count returns true for the status, the units
+// settle settles the reserved units at the first call. If Config.Count returns true for the status, the units
 // stay charged; otherwise settle gives them back. Later calls do nothing.
 func (s *settlement) settle(status int) {
 	if s.settled.Swap(true) {

@@ -136,7 +136,7 @@ func (d *debugReport) add(r *ratelimit.Rule, s ratelimit.RuleStats) {
 func percent(part, whole uint64) int {
 	hi, lo := bits.Mul64(part, 100)
 	if hi >= whole {
-		return 100 // only if part > whole: the caller has added two counts to get whole, and the sum has overflowed
+		return 100 // part is larger than whole: the caller has added two counts to get whole, and the sum has overflowed
 	}
 	quotient, _ := bits.Div64(hi, lo, whole)
 	return int(min(quotient, 100))

@@ -9,7 +9,7 @@ import (
 )
 
 // skips reports whether a client with this address is in one of Config.SkipNetworks. The parameter doubted is
-// true if the address may belong to a proxy that Config.Proxies does not trust. Then skips returns false,
+// true if the address may belong to a proxy that Config.Proxies does not trust. Then the result is false,
 // because everybody could send requests through that proxy.
 func (m *Middleware) skips(addr netip.Addr, doubted bool) bool {
 	for _, network := range m.config.SkipNetworks {

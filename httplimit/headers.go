@@ -18,8 +18,8 @@ import (
 type Headers int
 
 // The values of [Config.Headers]. If the rules count different units, such as requests and tokens, their numbers
-// cannot be compared: the rule that gave the answer is shown first, and the others follow in the order of the
-// rules.
+// cannot be compared. Then the rule that gave the answer is shown first, and the others follow in the order of
+// the rules.
 const (
 	// HeadersDraft11 sends two header fields. RateLimit-Policy has the limit of each rule. RateLimit has the
 	// units that each rule has left, and a time in seconds: a client that spreads these units over this time
@@ -123,8 +123,8 @@ func (s *shownRule) pace() time.Duration {
 }
 
 // comesBefore reports whether the header fields show the rule of res before the rule in shown, because the rule of res
-// has fewer units left. If the rules count different units, these numbers cannot be compared: the rule that gave the
-// answer to the request comes first, and all others keep their order.
+// has fewer units left. If the rules count different units, these numbers cannot be compared. Then the rule that gave
+// the answer to the request comes first, and all others keep their order.
 func (p *policies) comesBefore(res, answer *ratelimit.Result, shown *shownRule) bool {
 	if p.units {
 		return res.Rule == answer.Rule && shown.name != answer.Rule
@@ -218,9 +218,10 @@ func (v *visit) draft11(shown []shownRule) {
 	v.add(fieldPolicy, both[limits:])
 }
 
-// add sets a header field. If another Middleware has set the field before, add adds a line to it. Since a
-// handler may call Allow many times for one response, add first removes, during a call of Allow, the items
-// that earlier calls have set for the same rules.
+// add sets a header field. If another Middleware is serving the same response, the field may already have
+// lines. The new value then becomes one more line. A handler may call Allow many times for one response. In
+// a call of Allow, when v.inside is true, add therefore drops the old items for the rules that the new value
+// names.
 func (v *visit) add(name, value string) {
 	if value == "" {
 		return
@@ -273,8 +274,8 @@ func split(text string, separator byte) (parts []string) {
 }
 
 // legacy sets the X-RateLimit fields. For a denial, the fields show the first rule that denied. For a grant,
-// they show the rule with the fewest units left. But if another Middleware has already set the fields, and
-// they show as few units or fewer, legacy does not change them for a grant.
+// they show the rule with the fewest units left. There is one exception for a grant: if another Middleware
+// has already set X-RateLimit-Remaining, and its number is not higher, the fields stay as they are.
 func (v *visit) legacy(shown []shownRule, epoch bool) {
 	for i := range shown {
 		s := &shown[i]

@@ -53,8 +53,8 @@ type hold struct {
 	index  int           // the position of the hold in holds.byEnd
 }
 
-// find returns when the hold of the given host ends, and how long it lasts in all. During a hold, no requests
-// are sent to the host. Both are 0 if there is no hold.
+// find returns when the hold of the given host ends, and how long the hold lasts in all. During a hold, no
+// requests are sent to the host. If the host has no hold, both results are 0.
 func (h *holds) find(host string) (ends keytable.Instant, length time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

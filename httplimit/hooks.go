@@ -34,7 +34,8 @@ type hooks interface {
 	// forgives reports whether a request passes although the limiter failed to decide: see Config.Error.
 	forgives(r *http.Request, err error) bool
 
-	// next calls the next handlers. If s is not nil, they must settle s when they send the status of the response.
+	// next calls the next handlers. If s is not nil, next or the handlers must call s.settle with the status of the
+	// response, before the client gets the status.
 	next(w http.ResponseWriter, r *http.Request, s *settlement)
 }
 

@@ -191,7 +191,7 @@ func normal(addr netip.Addr) netip.Addr { return addr.Unmap().WithZone("") }
 type peer struct {
 	addr netip.Addr // the normalized address; the zero Addr if it is unknown
 	unix bool       // whether the connection is a unix socket; false if addr is known
-	text string     // an IPv4 address as text, cut from Request.RemoteAddr without an allocation; otherwise empty
+	text string     // addr as text, if addr is an IPv4 address and its text was at hand; otherwise empty
 }
 
 // peerOf returns the peer that sent the request r.

@@ -22,9 +22,9 @@ var inFlight [1 << 10][4]place
 type place struct {
 	header atomic.Uintptr // the address of the response's header map; 0 if the place is free
 
-	// owner is the number of the Middleware that is serving the response. That Middleware writes it after
-	// it has set header. Other goroutines read it only if they find the address of their own response in
-	// header.
+	// owner is the number of the Middleware that is serving the response. That Middleware writes the field
+	// header first, and then owner. Other goroutines read owner only if they find the address of their own
+	// response in header.
 	owner uint64
 
 	// wait is a time after which the owner would grant the request again. It is written and read like owner.

@@ -115,8 +115,8 @@ func (m *Middleware) carry(r *http.Request, v *visit) *http.Request {
 	return &c.request
 }
 
-// A visit contains what a Middleware knows of one request while it decides. To keep the visit on the stack, the
-// functions of a Config get pointers only to copies of its fields.
+// A visit contains what a Middleware knows of one request while it decides. The functions of a Config get
+// pointers only to copies of the visit's fields, so that the visit itself can stay on the stack.
 type visit struct {
 	hooks   hooks       // the functions of the Config, for this request
 	outer   *carrier    // the innermost carrier (context of a Middleware) of the request, or nil

@@ -153,8 +153,8 @@ func (l *logs) tier(name string) {
 	}
 }
 
-// logs.check writes to the log the error err, which Middleware.Check has returned because rules limit nothing: no
-// route has their Endpoint. It does nothing if err is nil.
+// logs.check writes to the log the error err of a check like Middleware.Check. The error names rules that limit
+// nothing, because no route has their Endpoint. logs.check does nothing if err is nil.
 func (l *logs) check(err error) {
 	if err != nil {
 		l.logger().Warn("httplimit: rules limit nothing", "error", err)

@@ -28,7 +28,7 @@ type Middleware struct {
 	shown      atomic.Pointer[policies]
 	checked    checked
 	counting   atomic.Int64  // number of requests now running whose units may be given back by Config.Count
-	unasked    atomic.Uint64 // how often a rule had skipped a request that lacked the unit of the rule, when warnOfUnits ran last
+	unasked    atomic.Uint64 // how many requests had lacked the unit of a rule, at the last count by warnOfUnits
 	logs       logs
 }
 
@@ -129,9 +129,10 @@ func prepare(x hooks, r *http.Request, req *ratelimit.Request) {
 	*req = prepared
 }
 
-// serve calls the next handlers with the granted request r. units is the reservation of r, which ends when the
-// next handler returns. It is nil if r was charged without a reservation. A reservation is needed if
-// Config.Count is set, or if a rule limits how many requests run at once.
+// serve calls the next handlers with the granted request r. units is the Reservation of r, or nil if r was charged
+// without one. A Reservation is needed in two cases. In the first case, Config.Count is set: it decides, with the
+// status of the response, whether the units stay charged. In the second case, a rule limits how many requests run at
+// once: the rule counts r until the next handler returns.
 func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, v *visit, units *ratelimit.Reservation) {
 	inner := r
 	if m.config.Info {

@@ -36,8 +36,8 @@ func SkipPaths(exact ...string) func(*http.Request) bool {
 }
 
 // Preflight is a function for [Config.Skip] that returns true for CORS preflight requests, with which
-// browsers ask whether a script of another origin may send a request. With it, preflight requests are
-// not limited at all, so the server should answer them cheaply.
+// browsers ask whether a script of another origin may send a request. With this Skip, preflight requests
+// are not limited at all, so the server should answer them cheaply.
 func Preflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }

@@ -91,7 +91,7 @@ func (m *Middleware) policies() *policies {
 	return p
 }
 
-// add adds to p the policy of the rule r, which has the texts that describe r to clients.
+// add adds the policy of the rule r to p. The policy has the texts that describe r to clients.
 func (p *policies) add(r *ratelimit.Rule, showShared bool) {
 	p.all = append(p.all, newPolicy(r, showShared))
 	p.units = p.units || r.Unit != ""
@@ -190,10 +190,10 @@ func statusOf(each []ratelimit.Result, closed func(rule string) bool) int {
 // answer it. It is for handlers that call Check or Reserve of l themselves. err is the error of that call.
 // results is its Result, or the Results of all rules if the caller has them.
 //
-//   - 429 if a rule denied;
-//   - 503 if the rules that denied did so by [ratelimit.FailClosed], because a store is unreachable, or if the
-//     context of the call had ended;
-//   - 500 if there is no answer, for example because a rule is unknown.
+//   - 503 if each rule that denied did so by [ratelimit.FailClosed], because its store is unreachable;
+//   - 429 if any other rule denied;
+//   - 503 if there is no answer because the context of the call had ended;
+//   - 500 if there is no answer for another reason, for example because a rule is unknown.
 func Status(l *ratelimit.RateLimiter, err error, results ...ratelimit.Result) int {
 	answered := slices.ContainsFunc(results, func(res ratelimit.Result) bool { return res != ratelimit.Result{} })
 	switch {
@@ -281,8 +281,8 @@ func (s *span) appendPolicy(text []byte, p *policy, limit int) []byte {
 	return text
 }
 
-// seconds returns the length of the window in seconds, rounded up. The windows of a calendar differ in length, so seconds then takes
-// the window that contains the present time of the machine.
+// seconds returns the length of the window in seconds, rounded up. The windows of a calendar, such as months, differ in
+// length. For them, the result is the length of the window that contains the present time of the machine's clock.
 func (s *span) seconds() int64 {
 	if s.calendar == "" {
 		return s.window

@@ -23,9 +23,9 @@ const (
 // fields. If [Config.Denied] is nil, the Middleware calls Problem. The problem type is "quota-exceeded", or
 // "abnormal-usage-detected" if the client is blocked, or "temporary-reduced-capacity" with the status 503.
 //
-// A request with a gRPC Content-Type gets the status 200 and no body, as gRPC requires, and
-// Grpc-Status 8 (RESOURCE_EXHAUSTED), or 14 (UNAVAILABLE) in place of 503. Its
-// Grpc-Retry-Pushback-Ms tells gRPC clients when to try again.
+// A request with a gRPC Content-Type gets the status 200 and no body, as gRPC requires. The field Grpc-Status
+// is 8 (RESOURCE_EXHAUSTED) where an HTTP client would get 429, 14 (UNAVAILABLE) for 503, and 13 (INTERNAL)
+// for 500. The field Grpc-Retry-Pushback-Ms tells gRPC clients when to try again.
 func Problem(w http.ResponseWriter, r *http.Request, i *Info) {
 	kind, status := typeQuota, i.Status
 	switch status {

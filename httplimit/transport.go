@@ -96,7 +96,7 @@ type Transport struct {
 	paces   paces
 	recover time.Duration // the time of Adaptive.Recover, with its default
 
-	requests atomic.Uint64 // how many requests RoundTrip has got; each gets its number from this counter
+	requests atomic.Uint64 // how many calls of RoundTrip and Do have begun to wait; each gets its number from this counter
 }
 
 // A HoldError reports a request that was not sent, because it would have waited for longer than
@@ -308,8 +308,9 @@ func (t *Transport) wait(ctx context.Context, r *http.Request, to target) error 
 	}
 }
 
-// waitLimited waits until the Limiter and then the rate of Adaptive grant the request r. The rate comes last, so that it
-// bounds how many requests are sent in any time. waitLimited returns errHeld if a hold begins meanwhile.
+// waitLimited waits until the Limiter and then the rate of Adaptive grant the request r. The rate of Adaptive grants
+// last, right before r is sent. So this rate bounds how many requests are sent in any period. If a hold of the server
+// begins meanwhile, waitLimited returns errHeld.
 func (t *Transport) waitLimited(ctx context.Context, r *http.Request, to target, until keytable.Instant) error {
 	if t.Limiter != nil {
 		req := ratelimit.Request{Client: to.host, Endpoint: to.host}
@@ -337,9 +338,9 @@ func timeTo(until, now keytable.Instant) time.Duration {
 	return now.Until(until)
 }
 
-// waitHeld waits until the target has no hold, so that requests may be sent to it. After a hold, the waits of different
-// requests end at random times, but the request with the smallest number comes first. If the hold ends after the
-// instant in the parameter until, or after the deadline of ctx, waitHeld returns an error at once.
+// waitHeld waits until the target has no hold, so that requests may be sent to it. After a hold, the requests that have
+// waited are sent at random times, in the order of their numbers. If the hold ends after the instant in the parameter
+// until, or after the deadline of ctx, waitHeld returns an error at once.
 func (t *Transport) waitHeld(ctx context.Context, to target, number uint64, until keytable.Instant) error {
 	for {
 		ends, length := t.holds.find(to.key)
@@ -412,8 +413,9 @@ func (t *Transport) waitFor(
 	return &lateError{to.host, max(res.RetryAfter, patience)}
 }
 
-// leastPatience is how long a context from the method within lasts at least, with the machine's clock. The deadline that the
-// context reports may be earlier. If the context had already ended, the Limiter would refuse even a request that needs no wait.
+// leastPatience is the shortest time after which a context from the method within ends, with the machine's clock. The
+// deadline that the context reports may come earlier. If a context with no time left ended at once, the Limiter would
+// refuse even a request that needs no wait.
 const leastPatience = time.Second
 
 // The method within returns a context for the Limiter, with a deadline after the duration left. If the Limiter could
@@ -425,7 +427,7 @@ func (t *Transport) within(ctx context.Context, left time.Duration) (context.Con
 	if t.time.Machine() {
 		ctx, stop = context.WithTimeout(ctx, max(left, leastPatience))
 	} else if at := t.Clock.Now().Add(left); at.Before(deadline) {
-		deadline = at // the machine's clock may already be later than at, but the Limiter compares at with its own clock
+		deadline = at // at may be in the past of the machine's clock: then the Limiter compares at with its own clock
 	}
 	return &bound{ctx, deadline}, stop
 }

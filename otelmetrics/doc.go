@@ -1,7 +1,7 @@
 // Package otelmetrics exports the statistics of a [ratelimit.RateLimiter] by OpenTelemetry, and describes decisions on spans.
 //
 // [Register] makes observable instruments. They read the statistics that the limiter keeps anyway, when
-// metrics are collected, so they do not slow decisions down:
+// metrics are collected, so they do not slow decisions down. These are the instruments:
 //
 //   - rate_limiting.requests counts requests, by the attribute rate_limiting.result: "allowed",
 //     "denied", "shadow_denied" or "advised";

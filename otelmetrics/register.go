@@ -143,7 +143,8 @@ func newInstrument(m metric.Meter, row *table.Metric) (
 	}
 }
 
-// renamed has the names of attributes that differ from the labels in Prometheus. The value of "key" is a type of keys.
+// renamed has the labels in Prometheus whose attributes have another name, with that name. The attribute key_type has the
+// type of a rule's key, which Prometheus shows in the label key.
 var renamed = map[string]string{"rule": "policy", "key": "key_type"}
 
 // attributes returns the attributes that a value with these labels has.

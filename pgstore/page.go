@@ -21,8 +21,8 @@ type Page struct {
 }
 
 // ReadPage reads n rows of the table with this name, see [WithTable]. The parameter from is nil for the first page, and the Next of the
-// page before for the others. A row that is there all the time is on exactly one page. ReadPage writes nothing, so a replica or a role that
-// may only SELECT is enough. It is for programs that show what a table has, such as the command ratelimit top.
+// page before for the others. A row that exists from the first page to the last is on exactly one page. ReadPage writes nothing, so a
+// replica or a role that may only SELECT is enough. It is for programs that show what a table has, such as the command ratelimit top.
 func ReadPage(ctx context.Context, pool *pgxpool.Pool, table string, from []byte, n int) (p Page, err error) {
 	set, err := newSettings([]Option{WithTable(table)})
 	if pool == nil {

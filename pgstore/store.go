@@ -98,9 +98,9 @@ func WithTable(name string) Option { return func(s *settings) { s.table = name }
 // process that uses the Store loses nothing.
 func WithDurableCommits() Option { return func(s *settings) { s.durable = true } }
 
-// WithoutUpkeep makes [New] leave the database as it is: if the table or a function is missing, New fails, and the Store does not delete
-// rows that have expired. Another process must do so. This Option is for programs that only look after the limits of a service, such as
-// the command ratelimit reset.
+// WithoutUpkeep makes [New] leave the database as it is. If the table or a function is missing, New fails. The Store never deletes rows
+// that have expired, so another process must do so. This Option is for programs that only look after the limits of a service, such as the
+// command ratelimit reset.
 func WithoutUpkeep() Option { return func(s *settings) { s.guest = true } }
 
 // WithStoreOptions passes options to the Store of package dbstore, such as [dbstore.WithTimeout].
@@ -182,7 +182,7 @@ func (b *backend) inspect(ctx context.Context) (missing []string, err error) {
 	return missing, nil
 }
 
-// complete returns an error if the Store could not work, also if the table or one of its functions is missing.
+// complete returns an error if the Store cannot work, for example because the table or one of its functions is missing.
 func (b *backend) complete(ctx context.Context) error {
 	missing, err := b.inspect(ctx)
 	if err == nil && len(missing) > 0 {

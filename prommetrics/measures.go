@@ -36,7 +36,7 @@ func (to measures) rule(s *series) {
 			limit = r.Rate.Burst
 		}
 		to(table.RuleLimit, float64(limit), s.name)
-		per := calendar.LengthAt(string(r.Rate.Window), r.Rate.Per, time.Now()) // of a calendar, the length of the present window
+		per := calendar.LengthAt(string(r.Rate.Window), r.Rate.Per, time.Now()) // for windows such as months, the length of the present one
 		to(table.RuleRate, float64(r.Rate.Requests)/per.Seconds(), s.name)
 	} else if algorithm == "" {
 		algorithm = "custom"

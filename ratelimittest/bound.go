@@ -44,7 +44,7 @@ func TokenBucketBound(r ratelimit.Rate, charges []Charge, _ time.Duration) error
 // addition, requests must leave evenly spaced. A request leaves at its At plus its Delay. Each
 // unit of a request delays the next request by Per/Requests. So take any two requests: if the
 // earlier one and all requests between the two have n units together, then the two must leave
-// at least n·Per/Requests apart. An error smaller than resolution is accepted.
+// at least n·Per/Requests apart. They may be closer than that by less than the parameter resolution.
 func LeakyBucketBound(r ratelimit.Rate, charges []Charge, resolution time.Duration) error {
 	if err := TokenBucketBound(r, charges, resolution); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 )
 
 // TokenBucketModel returns the [Model] of one key of a [ratelimit.TokenBucket] that was
-// made at start. The rate must be valid.
+// made at the instant start. The rate must be valid.
 func TokenBucketModel(start time.Time, r ratelimit.Rate) Model {
 	m := &bucket{history: history{start: start}}
 	m.setRate(r)
@@ -17,7 +17,7 @@ func TokenBucketModel(start time.Time, r ratelimit.Rate) Model {
 }
 
 // LeakyBucketModel returns the [Model] of one key of a [ratelimit.LeakyBucket] that was
-// made at start. The rate must be valid.
+// made at the instant start. The rate must be valid.
 func LeakyBucketModel(start time.Time, r ratelimit.Rate) Model {
 	m := &bucket{history: history{start: start}, leaky: true}
 	m.setRate(r)
@@ -96,7 +96,8 @@ func (m *bucket) adopt(at time.Time, r ratelimit.Rate) { m.change(m.instant(at),
 // The method meet answers as the method peek does, at the rate r. If the burst of r is smaller than the
 // burst of the bucket, or if r earns units more slowly, the bucket does not change to r yet. It changes when
 // a later request is charged; until that time, it earns units at the slower of the two rates. A bucket that
-// is full at its own rate does not change either: it may not be full yet at its slowest rate.
+// is full at its present rate does not change either, because it may not be full yet at the slowest rate at
+// which it was charged.
 func (m *bucket) meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 	if !m.stays(at, r) {
 		return meet(m, at, r, n)
@@ -126,9 +127,9 @@ func (m *bucket) stays(at time.Time, r ratelimit.Rate) bool {
 	return burst(r) < m.burst || m.slows(r) || full
 }
 
-// The method until returns the nanoseconds from the instant u to the first instant at which the parameter test
-// returns true. For each instant that it tries, until calls test with a copy of the bucket that has changed to the
-// rate r at that instant. The function test must return true for a full bucket.
+// The method named "until" returns the nanoseconds from the instant u to the first instant at which the given
+// function returns true. For each instant that it tries, it changes a copy of the bucket to the rate r at that
+// instant, and passes this copy to the function. The function must return true for a full bucket.
 func (m *bucket) until(u *big.Int, r ratelimit.Rate, test func(b *bucket, u *big.Int) bool) *big.Int {
 	slow := m.copy()
 	slow.slowDown(r)
@@ -187,9 +188,9 @@ func (m *bucket) slowDown(r ratelimit.Rate) {
 	}
 }
 
-// change sets the rate r at the instant u. It returns false if the key is new or r is the present
-// rate. Before u, the bucket earns units at the old rate. But if the parameter slower is true, and the
-// bucket is not new at u, it earns units at the slower of the two rates.
+// change sets the rate r at the instant u. It returns false if the key was never charged or r is the
+// present rate. For the time before u, the bucket earns units at the old rate. But if the parameter slower
+// is true, and the bucket is not new at u, the bucket earns units at the slower of the two rates.
 func (m *bucket) change(u *big.Int, r ratelimit.Rate, slower bool) bool {
 	unused := m.unused(u)
 	if unused || !slower {
@@ -255,7 +256,7 @@ func (m *bucket) queued(u *big.Int) *big.Int {
 }
 
 // debt looks at all intervals that end at the instant u. It returns the largest difference between what
-// the bucket granted and what it earned in an interval, but at least 0. The parameter left is the debt at
+// the bucket granted and what it earned in an interval, but at least 0. The second parameter is the debt at
 // the last change of the rate, or nil if the rate has not changed. This debt counts as granted at that change.
 func (m *bucket) debt(u, left *big.Int) *big.Int {
 	worst, granted := num(0), num(0)

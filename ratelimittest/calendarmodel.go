@@ -10,7 +10,7 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// A calendar finds the windows of a [ratelimit.Window] by reading local dates. It is slow, and obvious.
+// A calendar finds the windows of a [ratelimit.Window] by reading local dates. This is slow, but easy to check.
 type calendar struct {
 	unit string
 	day  int // the day on which a month begins
@@ -66,7 +66,7 @@ func (c calendar) firstOf(date int64) int64 {
 	return date
 }
 
-// next returns the first date of the window after the one that begins with the date first.
+// next returns the first date of the next window. The parameter is the first date of the window before it.
 func (c calendar) next(first int64) int64 {
 	for first++; !c.isFirst(first); first++ {
 	}
@@ -93,12 +93,13 @@ func dateOf(sec int64, zone *time.Location) int64 {
 	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / (24 * 60 * 60)
 }
 
-// begins has the results of the method begin that were computed before.
+// begins caches the results of the method begin.
 var begins sync.Map
 
-// begin returns the first second, counted from the Unix epoch, from which on clocks in the zone never show an earlier date than the
-// given one. To find it, begin goes back in steps of a quarter of an hour from a later time, until clocks show an earlier date. Then
-// it tries each second of that quarter.
+// begin returns the second, counted from the Unix epoch, at which the given date begins in the zone. From this second on, clocks in
+// the zone never show an earlier date. So if clocks are set back to the evening before, the date begins only at their second
+// midnight. To find the second, begin goes back in steps of a quarter of an hour from a later time, until clocks show an earlier
+// date. Then it tries each second of that quarter.
 func (c calendar) begin(date int64) int64 {
 	type place struct {
 		zone string

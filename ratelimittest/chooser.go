@@ -25,7 +25,7 @@ func newChooser(seed uint64, i int, unit, span time.Duration) chooser {
 // A state is what a chooser has learned of a key from the last answer.
 type state struct {
 	admitted time.Duration    // instant of the last granted request, since the start
-	asked    time.Duration    // instant of the last request, or of the grant before it if that instant is later; since the start
+	asked    time.Duration    // instant of the last request, since the start; but if an earlier grant has a later instant, that instant
 	limit    int              // Limit of the last answer, but at least 1
 	left     int              // Remaining of the last answer, but at least 0
 	waits    [3]time.Duration // RetryAfter, ResetAfter and Delay of the last answer
@@ -59,8 +59,8 @@ func (w *chooser) move(r ratelimit.Rate, s *state) time.Duration {
 	return w.now
 }
 
-// next picks the instant of the next request. Unlike the result of the method move, this instant
-// may not be a multiple of the unit.
+// next picks the instant of the next request. The method move then limits this instant to the span and
+// rounds it to a multiple of the unit.
 func (w *chooser) next(r ratelimit.Rate, s *state) time.Duration {
 	const year = 366 * 24 * time.Hour
 	switch p := w.IntN(120); {

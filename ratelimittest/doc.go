@@ -10,6 +10,7 @@
 // [TestStore] does the same for any [ratelimit.Store]. One call of a store may ask for units of
 // several keys; each key is compared with a Model of its own.
 //
-// The limiter or store under test must read only the clock that it is given: the same calls
-// at the same instants must get the same answers.
+// The limiter or store under test must read only the clock that it is given. The kit makes
+// some lists of calls more than once, and then expects the same answers to the same calls at
+// the same instants.
 package ratelimittest

@@ -8,7 +8,7 @@ import (
 )
 
 // The functions below compute with integers of any size, so that no result overflows. A result is
-// rounded only if the comment of its function says so. Each returns a new number and leaves its arguments unchanged.
+// rounded only if the comment of its function says so. No function changes its arguments.
 
 func num(n int64) *big.Int       { return big.NewInt(n) }
 func add(a, b *big.Int) *big.Int { return new(big.Int).Add(a, b) }

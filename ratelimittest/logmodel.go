@@ -8,7 +8,7 @@ import (
 )
 
 // SlidingWindowLogModel returns the [Model] of one key of a [ratelimit.SlidingWindowLog]
-// that was made at start. The rate must be valid and have no burst.
+// that was made at the instant start. The rate must be valid and have no burst.
 func SlidingWindowLogModel(start time.Time, r ratelimit.Rate) Model {
 	return &slidingLog{history{start: start}, r}
 }

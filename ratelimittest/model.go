@@ -38,14 +38,15 @@ type keeper interface {
 	peek(at time.Time, n int) ratelimit.Result
 
 	// adopt changes the rate as a store does. A store learns of a new rate only from the first
-	// request that has it. So in the time since the key's last change, the key earns units at the
-	// slower of the old and the new rate.
+	// request that has it, so the store does not know when the old rate ended. For the time since
+	// the key's last change, the key therefore earns units at the slower of the old and the new rate.
 	adopt(at time.Time, r ratelimit.Rate)
 
-	// meet answers a request to a store, which brings its own rate r. The answer is that of the method
-	// peek at the rate r. If n is above 0, meet also changes the key to the rate r, as the method adopt
-	// does. There is one exception: a bucket without a warm-up makes some changes of its rate only when
-	// units are charged, so meet does not make them. The method bucket.stays says which changes these are.
+	// meet answers a request to a store. Each such request has its own rate, here r. meet answers as the
+	// method peek does at the rate r. If n is above 0, meet also changes the key to the rate r, as the
+	// method adopt does. There is one exception: a bucket without a warm-up makes some changes of its rate
+	// only when units are charged, so meet does not make them. The method bucket.stays says which changes
+	// these are.
 	meet(at time.Time, r ratelimit.Rate, n int) ratelimit.Result
 
 	// clone returns a copy that shares nothing with the original.
@@ -73,7 +74,8 @@ type history struct {
 }
 
 // instant returns the instant at which a request made at the given time counts, in nanoseconds since
-// the start. This is the given time or, if the clock has stepped back, the instant in the field last.
+// the start. This is the given time, or the instant h.last if that is later. It is later only if the clock
+// has stepped back.
 func (h *history) instant(at time.Time) *big.Int {
 	if h.last == nil {
 		return h.since(at)
@@ -105,8 +107,8 @@ func (h *history) carry(u, n *big.Int) {
 	}
 }
 
-// meet is the code that the methods meet share. It changes the model m to the rate r, and then answers a
-// request for n units as the method peek does. If n is 0, the request only looks at the key, so meet changes
+// meet does the work of the methods of the same name. It changes the model m to the rate r, and then answers
+// a request for n units as the method peek does. If n is 0, the request only looks at the key, so meet changes
 // only a copy of m.
 func meet(m keeper, at time.Time, r ratelimit.Rate, n int) ratelimit.Result {
 	if n == 0 {

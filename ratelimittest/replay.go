@@ -7,10 +7,10 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// rerun plays the schedule of t again on a new limiter. In place of each call, it makes the calls that
-// edit(i) returns. It passes the answers to these calls to the function differs. If differs returns a text
-// other than "", rerun returns a breach at call i, with this text. Most promises are checked this way: the
-// answers of both schedules must be the same.
+// rerun plays the schedule of t again on a new limiter. In place of call i, it makes the calls that the function
+// edit(i) returns. It passes i and the answers to these calls to its last argument, a function. If that function
+// returns a text other than "", rerun returns a breach at call i, with this text. Most promises are checked this
+// way: the last argument compares the answers with those of the first schedule.
 func (k *kit) rerun(t *trace, edit func(i int) []call, differs func(i int, now []answer) string) *breach {
 	s, err := k.open(t.start, t.rate)
 	if err != nil {

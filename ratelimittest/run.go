@@ -15,8 +15,9 @@ type failure struct {
 	schedule int
 }
 
-// run makes the calls of one random schedule after the other, until the limiter breaks a promise. It
-// returns a failure for each promise that is broken in this schedule, by the name of the promise.
+// run makes the calls of one random schedule after the other. It stops at the first schedule in which the
+// limiter breaks a promise. It returns a failure for each promise that is broken in that schedule. The keys
+// of the map are the names of these promises.
 func (k *kit) run() map[string]*failure {
 	broken := make(map[string]*failure)
 	for i := 0; i < k.Schedules && len(broken) == 0; i++ {

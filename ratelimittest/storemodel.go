@@ -66,7 +66,7 @@ type modelStore struct {
 	start    time.Time
 	step     time.Duration // the smallest difference between two instants of the clock
 	states   map[stateID]keeper
-	accounts map[stateID]*account // used instead of the field states if charges may be settled; otherwise nil
+	accounts map[stateID]*account // takes the place of the map above if charges may be settled; otherwise nil
 	grants   map[string]*keptGrant
 }
 
@@ -84,8 +84,8 @@ func newModelStore(start time.Time, step time.Duration, settles bool) *modelStor
 //
 // An ask for units changes its state to the rate of the ask, even if this ask or another ask of the call
 // is denied. There is one exception: a bucket makes some changes of its rate only when units are charged. The
-// method bucket.stays says which changes these are.
-// A look (an ask for 0 units) is answered at its own rate, and changes nothing.
+// method bucket.stays says which changes these are. A look (an ask for 0 units) is answered at its own rate, and
+// changes nothing.
 func (s *modelStore) take(at time.Time, asks []ratelimit.Ask) []ratelimit.Result {
 	results := make([]ratelimit.Result, len(asks))
 	passes := true

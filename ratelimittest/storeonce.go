@@ -47,7 +47,8 @@ func onceText(o ratelimit.Attempt, asks []ratelimit.Ask) string {
 }
 
 // once answers the asks of a request with an ID at the given time. If the request was granted
-// before, once repeats the grant. Otherwise it does what the method take does.
+// before, once repeats the grant. Otherwise it does what the method take does or, if o has Look set,
+// answers the asks without charging them.
 func (s *modelStore) once(at time.Time, o ratelimit.Attempt, asks []ratelimit.Ask) (results []ratelimit.Result, replayed bool) {
 	g := s.grants[onceText(o, asks)]
 	results = make([]ratelimit.Result, len(asks))

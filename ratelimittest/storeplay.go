@@ -136,8 +136,8 @@ func (k *storeKit) play(start time.Time, calls []storeCall) *storeTrace {
 	return t
 }
 
-// looks reports whether the call c can be repeated with Look set: c is a call of Take, and the
-// store accepts the asks of c with Look.
+// looks reports whether the call c can be repeated with Look set: c is a call of Take, its context
+// has not ended, and the store accepts the asks of c with Look.
 func (k *storeKit) looks(c storeCall) bool {
 	accepting, ok := k.store.(interface{ Accepts(a ratelimit.Ask) error })
 	if !ok || c.reset || c.settle || c.once.ID != "" || c.over != nil {
@@ -155,8 +155,8 @@ func lookOf(c storeCall) storeCall {
 	return c
 }
 
-// differs returns a text that explains how got, the results of the store, differ from want, the
-// results of the models. It returns "" if they are equal.
+// differs compares the results of the store (got) with the results of the models (want). It returns a
+// text that explains the first difference, or "" if the results are equal.
 func (k *storeKit) differs(got, want []ratelimit.Result) string {
 	if len(got) != len(want) {
 		return fmt.Sprintf("%d results for %d asks", len(got), len(want))

@@ -17,9 +17,9 @@ type Config struct {
 	// state with any other limiter. New is called several times for each random list of calls.
 	New func(r ratelimit.Rate, clock ratelimit.Clock) (ratelimit.Limiter, error)
 
-	// Model returns the model of one key, for a limiter that was made at start. Each answer
-	// of the limiter must equal the answer of the model. If Model is nil, TestLimiter checks
-	// only what holds for every limiter.
+	// Model returns the model of one key, for a limiter that was made at the instant start.
+	// Each answer of the limiter must equal the answer of the model. If Model is nil,
+	// TestLimiter checks only what holds for every limiter.
 	Model func(start time.Time, r ratelimit.Rate) Model
 
 	// Bound checks that no more is granted than the algorithm allows. If it is nil, no bound
@@ -78,17 +78,18 @@ type Config struct {
 //   - never: a request for more than Limit is denied with [ratelimit.Never].
 //   - clock: a clock that has stepped back behind the key's last granted
 //     request counts as standing still at the instant of that request. RetryAfter
-//     and ResetAfter include the time until the clock is there again.
+//     and ResetAfter include the time until the clock reaches that instant again.
 //   - keys: requests for one key change no answer for another key.
 //   - split: units that are granted at once would also be granted one by one,
 //     with the same state afterwards.
 //   - shortcuts: Allow answers as Take of one unit does. Peek, if the limiter
 //     has it, answers as Take of 0 units does.
-//   - reset: after Reset(key string) error, if the limiter has it, the key's
-//     whole Limit remains.
-//   - rate-change: after SetRate(ratelimit.Rate) error, if the limiter has it,
-//     the units that a key has remaining are at most the larger of two numbers:
-//     those that it had before, and the new limit minus the used units. SetRate
+//   - reset: if the limiter has a method Reset(key string) error, the whole Limit
+//     of a key remains after a call of it.
+//   - rate-change: if the limiter has a method SetRate(ratelimit.Rate) error, the
+//     units that a key has remaining after a call of it are at most the larger of
+//     two numbers: the units that the key had before, and the new limit minus the
+//     used units. This is not checked if the new rate has a shorter Per. SetRate
 //     refuses an invalid rate.
 //   - same-rate: setting the rate that is in force changes nothing.
 //   - bound: c.Bound holds.
@@ -97,7 +98,7 @@ type Config struct {
 //     method do what the same method of [ratelimit.TokenBucket] does. If the
 //     limiter does not have the method, the subtest is skipped.
 //   - concurrent: the units that many goroutines take at one instant add up to
-//     what remained.
+//     the units that remained before.
 //
 // A limiter that has no limit must answer with Limit and Remaining -1, and grant
 // everything.
@@ -151,7 +152,7 @@ func report(t *testing.T, tests []subtest) {
 // A kit is a Config with its defaults filled in. Its methods make the checks of TestLimiter.
 type kit struct {
 	Config
-	thorough bool // true: the method sample checks all calls of a list; false: it checks only a few of them
+	thorough bool // whether the method named "sample" checks all calls of a list, and not only a few of them
 }
 
 func newKit(c Config) (*kit, error) {
@@ -195,8 +196,8 @@ func newKit(c Config) (*kit, error) {
 	return k, nil
 }
 
-// defaultRates returns rates for a clock with the resolution unit. Most of them are small, so that
-// requests often fall on the instants at which the answers change.
+// defaultRates returns rates for a clock whose resolution is the given duration. Most of the rates are
+// small, so that requests often fall on the instants at which the answers change.
 func defaultRates(unit time.Duration) []ratelimit.Rate {
 	const year = 366 * 24 * time.Hour
 	return []ratelimit.Rate{

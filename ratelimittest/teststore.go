@@ -61,28 +61,30 @@ type StoreConfig struct {
 //
 // A state is what the store knows about one Algorithm, Rule and Key.
 //
-//   - answers: single asks for several states, for no, few and too many
-//     units, get the answers of their algorithm, whether the clock moves
-//     forward or back. A look (an ask for 0 units) and a denial change nothing.
+//   - answers: if a call has a single ask, the ask gets the answer of its
+//     algorithm. The calls use several states, and ask for no, few and too many
+//     units. The clock moves forward and back. A look (an ask for 0 units) and a
+//     denial change nothing.
 //   - all-or-none: several asks in one call are all charged if each would be
-//     granted as the only one; otherwise none is charged. Each ask is answered
-//     as if it were the only one: an ask that fits is allowed even if another
-//     ask of the call does not fit. Its Remaining is then not reduced.
+//     granted as the only ask of the call; otherwise none is charged. Each ask is
+//     answered as if it were the only one: an ask that fits is allowed even if
+//     another ask of the call does not fit. In that case, nothing is charged, and
+//     the Remaining of the ask that fits is not reduced.
 //   - shadow: a shadow ask never causes the others to be denied. It is charged
 //     if it fits and the others are granted.
 //   - rate-change: if the rate of an ask differs from the rate of its state,
-//     the ask converts the state once, as if SetRate had been called. The time
-//     since the state last changed counts, for a bucket, at the slower of the
-//     two rates, and for a window by the old Per. An ask for units converts the
-//     state even if the ask, or another ask of the call, is denied. There is
-//     one exception, for a bucket without a Warmup: if its burst becomes
-//     smaller, if its rate becomes slower, or if it is full, it is converted
-//     only by a charge. A look is answered as if it converted the state, but does not
-//     convert it. The store may forget a bucket as soon as the bucket counts as
-//     new, and not earlier. A new bucket is full at any rate. To find out when a
-//     bucket counts as new, take the slowest rate at which it was charged since
-//     it was new. It counts as new when it would be full if it had earned units
-//     at that rate since its last charge.
+//     the ask converts the state once, as if SetRate had been called. For the
+//     time since the state last changed, a bucket earns units at the slower of
+//     the two rates. An algorithm with windows carries over the units that still
+//     count by the old Per. An ask for units converts the state even if the ask,
+//     or another ask of the call, is denied. There is one exception, for a bucket
+//     without a Warmup: if its burst becomes smaller, if its rate becomes slower,
+//     or if it is full, it is converted only by a charge. A look is answered as if
+//     it converted the state, but does not convert it. The store may forget a
+//     bucket as soon as the bucket counts as new, and not earlier. A new bucket is
+//     full at any rate. To find out when a bucket counts as new, take the slowest
+//     rate at which it was charged since it was new. It counts as new when it would
+//     be full if it had earned units at that rate since its last charge.
 //   - look: if the store's Accepts accepts asks with Look, the kit makes every
 //     second call of Take twice, first with Look. The call with Look must get
 //     the same answer and change nothing.
@@ -123,8 +125,8 @@ type StoreConfig struct {
 // state twice, a state always has the same Client, and no N is negative. Each schedule uses
 // states that no earlier schedule has used.
 //
-// A store on Redis or Valkey must take its time from clock, with a Resolution of a
-// microsecond, and must not let keys expire during the test.
+// A store on Redis or Valkey must take its time from the clock that New gets, with a
+// Resolution of a microsecond, and must not let keys expire during the test.
 func TestStore(t *testing.T, c StoreConfig) {
 	t.Helper()
 	k, err := newStoreKit(c)

@@ -51,9 +51,10 @@ func resetAfter(k *kit, t *trace) *breach {
 // stands for any sum that is too large for a Duration.
 func (k *kit) within(at time.Duration) bool { return at <= k.Span && at < math.MaxInt64 }
 
-// sample selects the calls for which the function passed as fits returns true. It passes some of these calls to
-// the function check, or all of them if the field thorough is true. If the clock had stepped back before a call,
-// and it is in doubt at which instant the limiter counts the call, sample leaves the call out.
+// sample selects the calls for which the first function returns true. It checks some of these calls with the second
+// function, or all of them if the field thorough is true. Both functions get the index of a call. sample leaves out
+// the calls that were not decided under a limit. It also leaves out a call if, after the clock has stepped back, it is
+// in doubt at which instant the limiter counts the call.
 func (k *kit) sample(t *trace, fits func(i int) bool, check func(i int) *breach) *breach {
 	var fit []int
 	for i := range t.calls {

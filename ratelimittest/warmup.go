@@ -8,9 +8,9 @@ import (
 )
 
 // WarmupModel returns the [Model] of one key of a rule with the [ratelimit.Warmup] w, for a limiter
-// that was made at start. The algorithm must be one of the five, and the rate and the Warmup must
-// be valid. The model finds RetryAfter by trying every nanosecond, so the Per of the rate and the
-// Over of the Warmup should be short.
+// that was made at the instant start. The algorithm must be one of the five, and the rate and the
+// Warmup must be valid. The model finds RetryAfter by trying every nanosecond, so the Per of the rate
+// and the Over of the Warmup should be short.
 func WarmupModel(a ratelimit.Algorithm, start time.Time, r ratelimit.Rate, w ratelimit.Warmup) Model {
 	return newWarm(a, start, r, w, 1)
 }
@@ -33,7 +33,7 @@ type warm struct {
 	full   budgeted // the model of the same key with its full limit; holds the history of the key
 	rate   ratelimit.Rate
 	warmup ratelimit.Warmup
-	step   *big.Int // the search for RetryAfter tries one instant every step nanoseconds
+	step   *big.Int // the nanoseconds between two instants that the search for RetryAfter tries
 
 	first *big.Int // the instant of the first grant since the key was new; nil for a new key
 
@@ -120,7 +120,7 @@ func (m *warm) price(limit *big.Int) func(n *big.Int) *big.Int {
 	return func(n *big.Int) *big.Int { return ceilDiv(mul(n, tokens), limit) }
 }
 
-// tokens returns the full limit in small equal parts of a token. The full limit is as many tokens as Requests says.
+// tokens returns the full limit in small equal parts of a token. The full limit in tokens is the Requests of the rate.
 func (m *warm) tokens() *big.Int { return mul(m.full.(*bucket).per, num(int64(m.rate.Requests))) }
 
 // The method named "free" returns the units that could be granted to a key at the instant u. The first

@@ -8,8 +8,9 @@ import (
 )
 
 // FixedWindowModel returns the [Model] of one key of a [ratelimit.FixedWindow] that was
-// made at start. The rate must be valid and have no burst. It may have a [ratelimit.Window]. In that case, start
-// and the times that the Model gets are wall-clock times, and the machine must know the time zone of the Window.
+// made at the instant start. The rate must be valid and have no burst. It may have a [ratelimit.Window]. In that
+// case, start and the times that the Model gets must be wall-clock times, and the machine must know the time zone
+// of the Window.
 //
 // With the Window "first", an [Account] with this Model is right only as long as nothing is given back.
 func FixedWindowModel(start time.Time, r ratelimit.Rate) Model {
@@ -17,8 +18,8 @@ func FixedWindowModel(start time.Time, r ratelimit.Rate) Model {
 }
 
 // SlidingWindowCounterModel returns the [Model] of one key of a
-// [ratelimit.SlidingWindowCounter] that was made at start. The rate must be valid and have
-// no burst.
+// [ratelimit.SlidingWindowCounter] that was made at the instant start. The rate must be valid
+// and have no burst.
 func SlidingWindowCounterModel(start time.Time, r ratelimit.Rate) Model {
 	return &slidingCounter{windows{history{start: start}, r}}
 }
@@ -143,7 +144,8 @@ func (m *fixedWindow) renewal(u *big.Int) *big.Int {
 
 // A slidingCounter grants n units if its estimate, with these units, does not exceed the limit. The
 // estimate is the number of units granted in the present window plus a fraction of those granted in
-// the previous window. The fraction is how much of the previous window is less than one Per ago.
+// the previous window. The fraction is the part of the present window that is still to come. For example,
+// after a quarter of the present window, three quarters of the units of the previous window count.
 type slidingCounter struct{ windows }
 
 // Ask takes n units at the given time. If not all of them fit, Ask takes none.

@@ -17,7 +17,7 @@ type call struct {
 	script *script // the script to run; nil for DEL
 	keys   []string
 	args   []any
-	edges  []edged // which of the arguments must contain the edges of calendar windows
+	edges  []edged // says which of the args must contain the edges of calendar windows: when these windows begin and end
 	shared *shared // the key and the wanted units, if several callers may share this call; otherwise nil
 
 	members []*call // if this call is a batch: the calls that it replaces
@@ -152,9 +152,9 @@ func newWaiter(cost int64) *waiter {
 }
 
 // free puts the waiter w back into the pool after its caller got the outcome. Another goroutine may still call
-// w.tell for this caller while w already belongs to the next caller. This is harmless for two reasons. If the next
-// caller has no function in w.later, or its call has not ended, w.tell does nothing. Otherwise w.tell calls that
-// function with the outcome for the next caller, which has to happen anyway.
+// w.tell for this caller while w already belongs to the next caller. This does no harm. If the next caller has
+// no function in w.later, or its call has not ended, w.tell does nothing. Otherwise w.tell calls the function of
+// the next caller with the outcome for the next caller, and this must happen in any case.
 func (w *waiter) free() {
 	w.outcome = outcome{}
 	w.answered.Store(false)

@@ -145,8 +145,8 @@ func (c *conn) del(ctx context.Context, keys []string) error {
 	return err
 }
 
-// A sending has what one attempt to send calls needs: the context, the client, and a function to call when the
-// client sends the calls.
+// A sending belongs to one attempt to send some calls. It contains the context and the client for this attempt, and
+// a function to call when the client sends the calls.
 type sending struct {
 	ctx    context.Context
 	client processor

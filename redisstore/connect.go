@@ -16,9 +16,9 @@ import (
 	"github.com/ratelimit-go/ratelimit"
 )
 
-// causeHolds is how long the reason of a failed attempt to connect is reported: if a call cannot be sent during
-// this time after the attempt, the error of the call contains the reason. If the dialer of the client is then
-// still busy with the attempt, the reason is reported until the dialer returns.
+// causeHolds is for how long after a failed attempt to connect the store reports the reason of the failure. If a
+// call cannot be sent in this time, its error contains the reason. If the dialer of the client is still busy with
+// the attempt at the end of this time, the store reports the reason until the dialer returns.
 const causeHolds = time.Second
 
 // A cause holds the reason for which no connection could be made.
@@ -68,8 +68,8 @@ func (s *sender) learn(c *call) {
 	if quick := c.ended-c.began < s.conn.set.timeout/quickShare; s.quick.Load() != quick {
 		s.quick.Store(quick)
 	}
-	// With ClassDial, no connection was made. The error is also a redis.Error if the server has refused a
-	// command of the handshake, but this does not count as an answer to a call.
+	// With ClassDial, no connection was made. Its error may be a redis.Error, too, because the server may have
+	// refused a command of the handshake. Such an error is not an answer to a call.
 	refused := c.err != nil && classOf(c.err) == ClassDial
 	answered := c.err == nil || errors.As(c.err, new(redis.Error)) && !refused
 	if answered {

@@ -24,9 +24,10 @@ func frameOf(w calendar.Window, per int64) string {
 	return strings.ReplaceAll(w.String(), " ", "_")
 }
 
-// length returns the field unit of the plan as an argument of a script: for windows, their length. If the rate has a
-// Window, it returns the text that calendar.lua describes instead. For the windows of a calendar, this text is not
-// complete yet: the method place adds their edges, which are the instants at which the windows begin and end.
+// length returns an argument of a script. If the rate has no Window, the argument is the field unit of the plan, which
+// for windows is their length. If the rate has a Window, the argument is the text that calendar.lua describes. For the
+// windows of a calendar, this text is not complete yet. The method place adds the edges of these windows, which are the
+// instants at which the windows begin and end.
 func (p *cachedPlan) length() any {
 	if p.frame == "" {
 		return p.unit
@@ -97,9 +98,9 @@ func (c *conn) replace(call *call) bool {
 }
 
 // wantedEdges reads the error with which a script asks for the edges of other windows; see calendar.lua. It returns
-// the time of the server, and a map. For the number of each ask that needs other windows, the map has the instant that
-// these windows must contain. The time and the instants are in microseconds since the Unix epoch. For any other error,
-// the result ok is false.
+// the time of the server, and a map with an entry for each ask that needs other windows. The entry leads from the number
+// of the ask to an instant, and the windows for the ask must contain this instant. The time and the instants are in
+// microseconds since the Unix epoch. For any other error, the result ok is false.
 func wantedEdges(err error) (now int64, at map[int]int64, ok bool) {
 	var reply redis.Error
 	if !errors.As(err, &reply) || strings.Contains(reply.Error(), "CORRUPT ") {

@@ -27,7 +27,7 @@ type leases struct {
 	mu      sync.Mutex
 	calls   int64                // how many calls were made that may take units for later requests; also the number of the last of them
 	returns int64                // how many lots (units that one call took) the store began to give back; also the number of the last lot
-	open    map[stateID]int      // for each state, how many calls that may have taken units for later requests have no known result yet
+	open    map[stateID]int      // for each state, how many calls without a known result may have taken units for later requests
 	lost    map[int64]*aheadCall // the calls that may have taken units ahead and whose replies were lost, by the number of the call
 	held    map[stateID]*lease
 	refunds map[string]*refund // the units to give back, by the name of the key in the server

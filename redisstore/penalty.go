@@ -59,7 +59,8 @@ func checkPenalty(a *ratelimit.Ask) (err error) {
 }
 
 // strikes reports whether a denial of the ask is a strike: whether it counts toward the number of denials after which the
-// Penalty blocks the key. Denials by a block are never strikes. Denials of a call that only looks are no strikes either.
+// Penalty blocks the key. In two more cases a denial is no strike, but they are tested elsewhere: the script tests whether a
+// block has denied the ask, and addPenalties tests whether the call only looks.
 func strikes(a *ratelimit.Ask) bool {
 	return penalized(a) && !a.NoStrike && a.N > 0
 }
@@ -153,7 +154,7 @@ func (s *Store) deleteKeys(ctx context.Context, asks []ratelimit.Ask, of func(ke
 	return joinFailures(ctx, errs, items, parts)
 }
 
-// A block has what the denial of one request shows about the time for which a Penalty blocks a key.
+// A block describes the time for which a Penalty blocks a key, as far as the denial of one request shows it.
 type block struct {
 	n            int64         // how many units the request wanted, or 1 if it wanted none
 	rest         int64         // how long the block still lasts, in microseconds
@@ -166,7 +167,9 @@ func (s *snapshot) recordBlock(a *answer, n int64) {
 }
 
 // deny reports whether the server would certainly deny n units because of the block, and if so stores the denial in *res.
-// The time since the recorded denial is between shortest and longest, in microseconds.
+// It returns false if the recorded denial was for another number of units, because the RetryAfter depends on this number.
+// In this comparison, each n above the limit counts as limit+1. The time since the recorded denial is between shortest and
+// longest, in microseconds.
 func (b *block) deny(p *plan, n, longest, shortest int64, res *ratelimit.Result) bool {
 	if min(n, p.limit+1) != b.n || longest >= b.rest {
 		return false

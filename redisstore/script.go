@@ -168,7 +168,7 @@ var (
 	}}
 )
 
-// settling has the Lua files that every script for giving units back contains, as bits of a family.
+// settling is the family (set) of the Lua files that every script for giving units back contains.
 const settling = buckets | windows | logs
 
 // generalLua returns the general code for asks that need the Lua files in the family f. General code can

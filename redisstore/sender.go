@@ -201,10 +201,10 @@ func (s *sender) arm(d time.Duration) {
 	s.armed = true
 }
 
-// expire runs when the alarm goes off: a timer for the earliest deadline of a caller. It answers the callers that
-// have waited for the whole timeout. If a caller has left and given a function (the field later of its waiter),
-// expire passes the error of the timeout to this function. It abandons the pipelines that no caller waits for:
-// they no longer count as under way, so that new pipelines can start.
+// expire runs when the alarm goes off. The alarm is a timer for the earliest deadline of a caller. expire answers
+// the callers that have waited for the whole timeout. If such a caller has left and given a function (the field
+// later of its waiter), expire passes the error of the timeout to this function. expire also abandons the pipelines
+// that no caller waits for. They no longer count as under way, so that new pipelines can start.
 func (s *sender) expire() {
 	for _, w := range s.expired() {
 		w.tell()

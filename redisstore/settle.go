@@ -125,7 +125,7 @@ type settlement struct {
 	needs       family   // the Lua files that the keys need, in addition to the files that every such script contains
 	keys, lists []string // the names of the keys, and of the lists with the receipts of the keys
 	args, more  []any    // the arguments of settle.lua, and the further arguments of exceed.lua
-	edges       []edged  // which of the further arguments must contain the edges of calendar windows
+	edges       []edged  // says which of the further arguments must contain the edges of calendar windows: when they begin and end
 	exceeds     bool     // whether a charge gets more units than it had before
 }
 

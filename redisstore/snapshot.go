@@ -41,11 +41,11 @@ func (s *snapshot) recordDenial(a *answer) {
 	}
 }
 
-// deny reports whether the server would certainly deny a request for n units, at least 1. If so, it stores the
+// deny reports whether the server would certainly deny a request for n units; n is at least 1. If so, it stores the
 // denial in *res. The parameter p is the plan (the rate) of the snapshot. It is not known exactly how much time
-// has passed since the instant of the snapshot: the parameters longest and shortest are the limits of this time,
-// in microseconds. With the longest time, deny computes whether to deny, so that no request is denied that the
-// server would grant. With the shortest time, it computes how long the caller must wait.
+// has passed since the instant of the snapshot, only that it is between shortest and longest, in microseconds. With
+// the longest time, deny computes whether to deny, so that no request is denied that the server would grant. With
+// the shortest time, it computes how long the caller must wait.
 func (s *snapshot) deny(p *plan, n, longest, shortest int64, res *ratelimit.Result) bool {
 	switch {
 	case s.known == 'l':

@@ -221,8 +221,8 @@ func (s *Store) item(a *ratelimit.Ask) (item, error) {
 	if err != nil {
 		return item{}, err
 	}
-	// An ask for more units than the limit is never granted, however many it asks for. So the script
-	// gets at most the limit plus one as the number of units, which a double of Lua can always hold.
+	// An ask for more units than the limit is never granted, however many more it wants. So the script
+	// gets at most limit+1 as the number of units. Lua, whose numbers are doubles, always holds limit+1 exactly.
 	n := min(int64(a.N), p.limit+1)
 	if err := checkTerm(a); err != nil {
 		return item{}, err
@@ -280,7 +280,7 @@ const (
 	looking      = 8   // only compute answers: charge nothing and change no state; the mode denied is set too
 	withWarmup   = 16  // some of the keys warm up
 	rehearsing   = 32  // a dry run: the script writes nothing, but answers as if it had charged the units
-	tentative    = 128 // a record in another slot may answer the request, so a denial must not change the rate of a key
+	tentative    = 128 // a denial must not give a key the rate of the request, because a record in another slot may have the answers
 )
 
 // The method take runs the script that decides the items, which must be in one slot, and returns the reply
@@ -292,7 +292,8 @@ func (s *Store) take(ctx context.Context, items []item, mode int) (any, error) {
 }
 
 // arguments returns what the script that decides the items needs: its keys, its arguments, a list that says which of
-// these arguments must contain the edges of calendar windows, and the family (set) of the Lua files.
+// these arguments must contain the edges of calendar windows (when they begin and end), and the family (set) of the Lua
+// files.
 func (s *Store) arguments(items []item, mode int) (keys []string, args []any, edges []edged, needs family) {
 	width := 6
 	for i := range items {

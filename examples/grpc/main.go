@@ -97,7 +97,7 @@ func call(ctx context.Context, w io.Writer, target string, n int, opts ...grpc.D
 	return nil
 }
 
-// reason returns the text of the error err that tells the client why it was denied.
+// reason returns a text that says why a call was denied, and when to try again. It reads both from the error of the call.
 func reason(err error) string {
 	s := status.Convert(err)
 	texts := []string{s.Code().String()}

@@ -9,8 +9,8 @@ import (
 	"github.com/ratelimit-go/ratelimit/httplimit"
 )
 
-// customerOf returns the customer with an API key and the customer's plan. A real service reads them
-// from a database.
+// customerOf returns the customer to whom the API key belongs, and the plan of this customer. A real service
+// reads them from a database.
 func customerOf(key string) (client, tier string, ok bool) {
 	switch key {
 	case "k-123":

@@ -171,7 +171,7 @@ func watch(ctx context.Context, watcher *configfile.Watcher) error {
 }
 
 // serve serves handler until ctx ends. Then it accepts no more requests, and waits up to ten seconds
-// until the accepted requests are answered. The parameter what names the handler in the output.
+// until the accepted requests are answered. The second parameter is the name of the handler in the output.
 func serve(ctx context.Context, what, address string, handler http.Handler, out io.Writer) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {

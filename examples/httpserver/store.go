@@ -38,7 +38,7 @@ func (c *config) open(ctx context.Context) (opts []ratelimit.Option, done func()
 	}, done, nil
 }
 
-// openRedis returns a store in Redis. The server may be away: the store connects when it is there.
+// openRedis returns a store in Redis. The server need not run yet: the store connects as soon as the server runs.
 func openRedis(ctx context.Context, url string, timeout time.Duration) (ratelimit.Store, func(), error) {
 	where, err := redis.ParseURL(url)
 	if err != nil {
@@ -55,8 +55,8 @@ func openRedis(ctx context.Context, url string, timeout time.Duration) (ratelimi
 	return store, func() { _ = client.Close() }, nil
 }
 
-// openPostgres returns a store in PostgreSQL. The server must be there, because the store makes its
-// table, or checks it. The store has a pool of its own, with four connections.
+// openPostgres returns a store in PostgreSQL. The server must run already, because pgstore.New makes the
+// table of the store, or checks it. The store has a pool of its own, with four connections.
 func openPostgres(ctx context.Context, url string, timeout time.Duration) (ratelimit.Store, func(), error) {
 	where, err := pgxpool.ParseConfig(url)
 	if err != nil {

@@ -21,7 +21,7 @@ type backend struct {
 	now func() time.Time
 }
 
-// open opens the file, and makes the table if it is not there.
+// open opens the file, and makes the table if the file does not have it yet.
 func open(ctx context.Context, path string) (*backend, error) {
 	// An immediate transaction takes the lock for writing when it begins, so that it never fails in the middle. It waits for the lock
 	// for up to 100 ms.
@@ -58,7 +58,8 @@ func changes(c dbstore.Change) bool {
 	return !c.Read && ((c.Old == nil) != (c.New == nil) || !bytes.Equal(c.Old, c.New))
 }
 
-// swap does one group in the transaction tx. If timely is false, the decision was made for a wrong time, and swap only reads the rows.
+// swap reads the rows of one group in the transaction tx, and changes them if they still have their old values. If timely is false,
+// the decision was made for a wrong time, and swap only reads the rows.
 func swap(ctx context.Context, tx *sql.Tx, g *dbstore.Group, timely bool) error {
 	g.Done = timely
 	for i := range g.Changes {

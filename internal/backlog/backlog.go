@@ -15,7 +15,7 @@ const maxMessages = 1 << 16
 // A Backlog is a queue of messages that could not be sent, oldest first. Each message is dropped at an instant that
 // the caller of Add gives. The zero Backlog is empty. A Backlog is safe for concurrent use by multiple goroutines.
 type Backlog[M any] struct {
-	size atomic.Int32 // the length of the field list, for readers without the lock
+	size atomic.Int32 // the number of messages in the Backlog, for readers that do not hold mu
 
 	mu   sync.Mutex
 	list []entry[M] // guarded by mu

@@ -29,7 +29,7 @@ const (
 // failures counts failed calls, by the part of the store and the class of the error.
 type failures struct {
 	mu      sync.Mutex
-	counts  map[Failure]uint64  // by a Failure without Calls; guarded by mu
+	counts  map[Failure]uint64  // how many calls have failed, by Part and Class (Calls is 0 in each Failure here); guarded by mu
 	classes map[string]struct{} // the classes in counts; guarded by mu
 }
 
@@ -80,7 +80,8 @@ func classOf(err error) string {
 	return class
 }
 
-// failing returns the parts of the Pass p that an error of the store concerns: those that it blames, or else all of them.
+// failing returns the parts of the Pass p that an error of the store concerns. These are the parts of p that the error blames,
+// see the function Blamed. If it blames no part of p, failing returns all parts of p.
 func (p Pass) failing(err error) (parts uint64) {
 	if blamed := Blamed(err) & p.parts; blamed != 0 {
 		return blamed

@@ -72,7 +72,8 @@ func (p Pass) to(part int) passage { return passage{probe: p.probes&Bit(part) !=
 //
 // Admit does not wait: while another caller probes one of the parts, Admit refuses the call. Every call of Admit
 // tries the parts in the same order. So if several callers come when the pauses of all their parts are over, one
-// of them gets a Pass. In different orders, each caller could be refused because another one probes a part.
+// of them gets a Pass. If each call used another order, all callers could be refused: each of them would probe one
+// part, and be refused by a part that another caller already probes.
 func (s *Set) Admit(parts uint64, now keytable.Instant) (p Pass, err error) {
 	for part := range each(parts) {
 		one, err := s.list[part].admit(now)

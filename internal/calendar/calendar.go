@@ -78,7 +78,7 @@ func Parse(text string) (Window, error) {
 	}
 	unit, rest, day := words[0], words[1:], 1
 	if len(rest) > 0 && rest[0] == "from" {
-		if unit == first { // refuse even "first from day 1": Text returns it for a Window without a calendar, as a text that Parse refuses
+		if unit == first { // refuse even day 1: for First, Text returns "first from day 1", and Parse must refuse that text
 			return Window{}, &Error{PartDay, onlyMonth}
 		}
 		if len(rest) < 3 || rest[1] != "day" {
@@ -97,8 +97,8 @@ func Parse(text string) (Window, error) {
 }
 
 // New returns the Window of a unit, which is "day", "week", "month" or "year", in a zone of the IANA time
-// zone database. Weeks begin on Monday, and months on this day, from 1 to 28; for the other units, day must
-// be 1. The zone "" is UTC.
+// zone database. The zone "" is UTC. Weeks begin on Monday. The parameter day, from 1 to 28, is the day on
+// which months begin; for the other units, it must be 1.
 //
 // The unit may also be "first" or empty, with day 1 and without a zone. New then returns [First] or the zero
 // Window. An error is an [*Error].
@@ -149,8 +149,8 @@ func Text(unit string, day int, zone string) string {
 	return strings.TrimSpace(fmt.Sprintf("%s from day %d %s", cmp.Or(unit, "?"), day, zone))
 }
 
-// LengthAt returns the length of the window that contains the time t, if the text is that of the Window of a
-// calendar; otherwise it returns per.
+// LengthAt returns the length of the window that contains the time t, if the text describes a Window with a
+// calendar. Otherwise, it returns the parameter per.
 func LengthAt(text string, per time.Duration, t time.Time) time.Duration {
 	w, _ := Parse(text)
 	if w.calendar == nil {
@@ -160,7 +160,7 @@ func LengthAt(text string, per time.Duration, t time.Time) time.Duration {
 	return time.Duration(min(uint64(end)-uint64(begin), math.MaxInt64))
 }
 
-// maxDay is the last day of the month that every month has.
+// maxDay is the largest number of a day that exists in every month.
 const maxDay = 28
 
 const onlyMonth = "must be left out: only a month can begin on another day"

@@ -11,7 +11,7 @@ const MaxDepth = 100
 // The bounds on the cost of all copies of one Reader together. A value has a cost of 1. A map or
 // list costs more, because it takes more memory.
 const (
-	maxValues  = 1 << 19 // largest cost of all maps together; each map counts once, although it is copied maxCopies times
+	maxValues  = 1 << 19 // largest cost of one copy of every map, all together
 	maxCopies  = 2       // how often each map is copied: the caller stores one copy and passes the other on
 	costOfList = 8       // cost of a map or list, in addition to the cost of its values
 )

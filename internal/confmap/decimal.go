@@ -136,9 +136,8 @@ func (x Decimal) Point() int { return len(x.digits) + x.exp }
 // with zeros, such as 1200, it returns minus the number of these zeros, here -2.
 func (x Decimal) Places() int { return -x.exp }
 
-// Scaled returns as n the absolute value of x · 10^shift. The result whole says whether this value is a
-// whole number, and the result fits says whether it is at most limit. If whole or fits is false, n is
-// 0.
+// Scaled returns the absolute value of x · 10^shift. The second result reports whether this value is a
+// whole number, and the third whether it is at most limit. If one of them is false, the first result is 0.
 func (x Decimal) Scaled(shift int, limit int64) (n int64, whole, fits bool) {
 	exp := x.exp + shift
 	switch {

@@ -2,8 +2,8 @@ package confmap
 
 import "math/big"
 
-// usedDigits is how many digits of a Decimal RoundedFraction uses; it ignores further digits. The
-// shortest decimal of any float64 has fewer digits.
+// usedDigits is the largest number of digits of a Decimal that the method RoundedFraction uses. It ignores
+// further digits. The shortest decimal of any float64 has fewer digits.
 const usedDigits = 40
 
 // RoundedFraction returns the fraction that was probably rounded to x, such as 1/3 for

@@ -34,7 +34,7 @@ func appendFolded(b []byte, name string) []byte {
 const longestCompared = 50
 
 // Nearest returns the known name that a misspelt name was probably meant to be, or the empty string. The
-// parameter names lists the known names. Nearest returns the known name with the fewest typing errors, if
+// second parameter lists the known names. Nearest returns the known name with the fewest typing errors, if
 // there is at most one error in three letters. Otherwise, it returns the first known name that contains the
 // misspelt name, as TokenBucket contains "bucket". Differences that [Fold] removes do not count as errors.
 func Nearest[S ~string](name string, names []S) (best S) {

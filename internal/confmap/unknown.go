@@ -10,13 +10,14 @@ import (
 const notString = "must have a string for its key"
 
 // A Hint returns the reason in the error for a key that names no field, or an empty text for the
-// default reason. The result meant lists the fields that the key was probably meant to be. These fields
+// default reason. The second result lists the fields that the key was probably meant to be. These fields
 // count as misspelt: they are not reported as missing too.
 type Hint func(name string, value any) (reason string, meant []string)
 
 // Unknown reports the keys of n that name no field, the keys that are not strings, and the fields that
-// are given twice. [Node.Match] must have been called. If a key is similar to a name in the list known,
-// the error suggests that name, and the field counts as misspelt, see [Node.Misspelt].
+// are given twice. [Node.Match] must have been called. The second parameter lists the names of fields. If a
+// key is similar to one of them, the error suggests that name, and the field counts as misspelt, see
+// [Node.Misspelt].
 func (r *Reader) Unknown(n *Node, known []string, hint Hint) {
 	for _, s := range r.listed(&n.strays) {
 		if !s.isName {

@@ -6,8 +6,9 @@ import "net/netip"
 // A Peer is an [net/http.ResponseWriter] that knows the address of the client's end of the connection, so that the address
 // need not be read from the text in Request.RemoteAddr.
 type Peer interface {
-	// Peer returns the address, in which no IPv4 address is mapped into IPv6 and no IPv6 address has a zone. The text is
-	// an IPv4 address as netip.Addr.String writes it, and is empty for an IPv6 address. If the address is not known, or
-	// the connection is no TCP connection, addr is the zero Addr.
+	// Peer returns the address of the client's end. An IPv4 address is returned as such, and not mapped into IPv6. An
+	// IPv6 address has no zone. For an IPv4 address, the result text is the address as netip.Addr.String writes it. For
+	// an IPv6 address, the result text is empty. If the address is not known, or the connection is no TCP connection,
+	// the result addr is the zero Addr.
 	Peer() (addr netip.Addr, text string)
 }

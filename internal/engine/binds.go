@@ -6,8 +6,8 @@ package engine
 //
 // If the request is denied, the longer RetryAfter wins. One exception: if the field Ends of a Part is set, its
 // units come back when running work ends, maybe sooner than RetryAfter says. So the denial of such a Part loses
-// against the denial of any other Part. If the request passes, the answer with fewer units left wins. In a tie,
-// the earlier rule wins.
+// against the denial of a Part whose field Ends is not set. If the request passes, the answer with fewer units
+// left wins. In a tie, the earlier rule wins.
 func Binds(a, b *Part, passes, earlier bool) bool {
 	switch {
 	case !passes:

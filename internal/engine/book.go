@@ -81,9 +81,9 @@ func (b *Book) restart() {
 }
 
 // Take decides on one request that consists of several charges, and writes the answer of each rule into
-// its charge. The request passes if every rule that is not in shadow grants its charge. If the request
-// passes, Take makes all charges that are granted, including those to rules in shadow. Otherwise, it
-// makes no charge.
+// its charge. The request passes if every rule that is not in shadow grants its charge. (A rule in
+// shadow only observes.) If the request passes, Take makes all charges that are granted, including those
+// to rules in shadow. Otherwise, it makes no charge.
 //
 // If the parameter look is set, or if the Record r says that the request was granted earlier, Take
 // charges nothing. The result found reports whether the request was granted earlier.

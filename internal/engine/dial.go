@@ -33,7 +33,7 @@ type Dial struct {
 	last atomic.Pointer[dialWindow] // the latest window that was found
 
 	mu    sync.Mutex
-	other *dialWindow // another window that was found earlier, before or after the window last; guarded by mu
+	other *dialWindow // another window that was found, before or after the one in the field last; guarded by mu
 }
 
 // A dialWindow is a window on a timeline.
@@ -201,7 +201,8 @@ func (w *dialWindow) instant(wall int64) keytable.Instant {
 //   - If w is the same window of the calendar as last, it keeps the begin of last.
 //   - If w is a later window, it begins at the end of last or, if that is still to come, at the instant now. It
 //     does not begin earlier than by the calendar.
-//   - If w is an earlier window, and last begins less than an hour later by the wall clock, w becomes the window last.
+//   - If w is an earlier window, and the wall clock will show the begin of last in less than an hour, the window last goes on: w
+//     gets the begin of last, and ends when the wall clock shows the end of last.
 func (w *dialWindow) follow(last *dialWindow, now keytable.Instant) {
 	switch {
 	case w.wallBegin == last.wallBegin:

@@ -13,7 +13,7 @@ type Found struct {
 	Place    Place // where the state of the key is stored; 0 if Part.Keys is nil
 	Receipts int   // how many charges of the key can still be given back
 
-	Verdict Verdict       // answer to the next request if the charge were given back; set only if Order.Revocable is set and the part grants
+	Verdict Verdict       // answer to the next request if the charge were given back; only set if the part grants, with Order.Revocable
 	Delay   time.Duration // the Delay of the answer in the field Verdict
 }
 
@@ -24,7 +24,7 @@ type Place uint8
 const (
 	Nowhere Place = 1 + iota // the key is unused, and needs no state
 	Own                      // the key has a slot of its own in the table
-	Shared                   // the key has no slot: what it used is counted together with all other keys without a slot
+	Shared                   // the key has no slot: what it used is counted together with what other keys without a slot used
 )
 
 // find writes into o.Found[i] what a dry run finds out about the part p at the instant now. The key of p

@@ -27,9 +27,9 @@ type Algorithm[S, C any] interface {
 	// If the instant now is before the last charge of the key, Step decides at the instant of that charge.
 	// The durations in v still count from now, see [StepAhead].
 	//
-	// The debt of s (the granted units that still count) drains at the rate of the configuration pace.
-	// Usually, pace is the configuration on which Step is called. But pace is a slower configuration if keys
-	// of several rates share the debt, or if the key is to change from a slower rate to this one.
+	// The debt of s (the granted units that still count) drains at the rate of the configuration in the
+	// parameter pace. Usually, this is the configuration on which Step is called. It is a slower configuration
+	// if keys of several rates share the debt, or if the key is to change from a slower rate to this one.
 	Step(s *S, pace C, now keytable.Instant, n int64, charge bool) (v Verdict, delay time.Duration)
 
 	// Carry is the first step of a change of the rate, and Resize is the second. Carry converts the
@@ -43,9 +43,9 @@ type Algorithm[S, C any] interface {
 	// has used: the units that the key has left grow by as much as the limit. With any other algorithm, a
 	// used key has no more units left than before, and an unused key stays unused.
 	//
-	// The parameter ahead is true if s is only a copy of the state of the key, for which Step then
-	// computes how long a request has to wait. The state itself is converted later, when the key is
-	// charged. The result lost is true if the change has dropped a part of what the key has used.
+	// The parameter ahead is true if the caller converts s in order to decide on a request by it: s is a
+	// copy of the state of the key, or the caller undoes the conversion if the request is denied. The
+	// result lost is true if the change has dropped a part of what the key has used.
 	Resize(s *S, from C, ahead bool) (lost bool)
 
 	// Fills reports whether a change from the old configuration (from) to this configuration may make a
@@ -56,8 +56,8 @@ type Algorithm[S, C any] interface {
 	// one.
 	Slower(than C) bool
 
-	// Charged returns the instant of the last charge of s. If windows begin with the first charge of a key, it
-	// returns the begin of the window of the last charge instead.
+	// Charged returns the instant of the last charge of s. One exception: if windows begin with the first
+	// charge of a key, Charged returns the begin of the window in which the last charge was made.
 	Charged(s *S) keytable.Instant
 
 	// GiveBack subtracts units that were charged earlier from the state s. Units that do not count any

@@ -187,8 +187,8 @@ func (f *fallback) lock(h keytable.Hash, now keytable.Instant) (lockedShard, key
 	return s, now, false
 }
 
-// lockBoth locks both states of the key with hash h, as the method lock does, and returns the shard with its
-// own type.
+// lockBoth does what the method lock does: it locks both states of the key with hash h. But its first result has the
+// type *fallbackShard, whose method Unlock the method Decide needs.
 func (f *fallback) lockBoth(h keytable.Hash, now keytable.Instant) (*fallbackShard, keytable.Instant) {
 	s := fallbackShards.Get().(*fallbackShard)
 	s.keys = f

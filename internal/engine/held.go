@@ -134,9 +134,10 @@ func (k *ratedKeys[S, C]) Extend(h keytable.Hash, id Receipt, now keytable.Insta
 }
 
 // exceed charges n units to the key with hash h, whatever its limit. The parameter s is the state of the key, or
-// nil if the key has none. Usually, the charge uses the plan (rate) at which s was last written. It uses the rate
-// that the parameter want selects in two cases: there is no such plan; or the key counts as new or has to warm up
-// again, and the charges of the rule are not holds. The result is that of the method Exceed of [Keys].
+// nil if the key has none. Usually, the charge uses the plan (rate) at which s was last written. If there is no such
+// plan, it uses the rate that the parameter want selects. It also uses that rate if the key counts as new or has to
+// warm up again, unless the charges of the rule are holds (units that running work uses until it ends). exceed
+// returns what the method Exceed of [Keys] returns.
 func (ps *ratePlans[S, C]) exceed(
 	shard *tableShard[S, C], s *ratedState[S], h keytable.Hash, want Wanted, now keytable.Instant, n int64,
 ) Receipt {

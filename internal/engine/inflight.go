@@ -81,7 +81,7 @@ type holds struct {
 	// field seen. With these counts, a decision on a key with many such holds need not count them again.
 	seen      keytable.Instant
 	over      int   // how many holds at the front of the list have run out, including those that were ended before
-	overOpen  int   // how many of these run-out holds nobody has ended
+	overOpen  int   // how many of these holds ran out without having been ended before
 	overUnits int64 // how many units the holds counted in overOpen have
 }
 
@@ -137,7 +137,7 @@ func (h *holds) start(now keytable.Instant, n int64, per time.Duration) {
 	h.add(Receipt(lastHold.Add(1)), n, now, now.Add(per))
 }
 
-// add adds a hold of n units, which begins at the instant now and is over at the instant until.
+// add adds a hold of n units, which begins at the instant now and is over at the instant in the parameter until.
 func (h *holds) add(id Receipt, n int64, now, until keytable.Instant) {
 	if len(h.list) > 0 {
 		until = max(until, h.list[len(h.list)-1].until) // so that the holds stay in order if the clock steps back or Per becomes shorter

@@ -135,7 +135,8 @@ func (l *layers) connect(c *chain, lower, upper uint32) {
 
 // leave is called when a receipt that names the layer i ends. The chain c has the receipts of the key.
 // If no other receipt uses this layer, it is removed from the stack, and its part of the debt is added
-// to the layer above. If there is no layer above, this part belongs to no receipt any more.
+// to the layer above. If there is no layer above, this part belongs to no receipt any more. If the layer
+// was merged into another layer before, leave does the same for that other layer.
 func (l *layers) leave(c *chain, i uint32) {
 	for {
 		e := &l.all[i]

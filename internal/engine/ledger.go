@@ -75,7 +75,7 @@ func (l *Ledger) Charge(
 	case r == 0:
 		return v, delay // the request was denied, or charged to a debt that several keys share
 	case l.holds:
-		term = v.ResetAfter // this hold is the newest and runs out last; the key is then unused
+		term = v.ResetAfter // the time until the key is unused, which is when its newest hold, this one, runs out
 	}
 	name := entryName{h, id}
 	if e := l.named[name]; e != nil {

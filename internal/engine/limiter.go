@@ -30,9 +30,9 @@ func (l *Limiter[S, C]) Time() *Timeline { return &l.time }
 func (l *Limiter[S, C]) Ready() bool { return l.table != nil }
 
 // Decide decides on n units, at least 1, for the given key. If the units are granted and the parameter
-// charge is set, Decide takes them. It locks the key's shard, reads the clock once, finds the key's
-// state and calls the method Step of the algorithm. If callers wait for the key, Decide decides nothing
-// and sets queued.
+// charge is set, Decide takes them. It locks the part of the table (the shard) that has the key, reads
+// the clock once, finds the key's state and calls the method Step of the algorithm. If callers wait for
+// the key, Decide decides nothing and sets queued.
 func (l *Limiter[S, C]) Decide(key string, n int64, charge bool) (v Verdict, delay time.Duration, queued bool) {
 	// If the field clock is nil, the limiter uses the machine's clock, which never steps back. This clock is
 	// read here, before the lock is taken, so that the lock is held for a shorter time. If the shard has seen

@@ -21,7 +21,7 @@ func usual(t time.Time) bool {
 // shows the year 1, and the time from then until today is longer than a Duration can hold. So the
 // origin is set again, once, to the first reading inside the usual years.
 type origin struct {
-	pending atomic.Bool // true until the clock shows a usual time, to which the start is then set
+	pending atomic.Bool // true until the clock shows a usual time; the start is then set to that time
 	start   atomic.Pointer[time.Time]
 
 	dials   *dials     // the same as Timeline.dials

@@ -62,7 +62,7 @@ func (s *ratedShard[S, C]) finish(now keytable.Instant, t keytable.Tally) {
 	(*tableShard[S, C])(s).Finish(now, t)
 }
 
-// withID returns the plan with the given id, or nil if the id is 0.
+// withID returns the plan (rate) with the given id, or nil if the id is 0.
 func (ps *ratePlans[S, C]) withID(id tag) *ratePlan[S, C] {
 	if id == 0 {
 		return nil
@@ -117,7 +117,9 @@ func (ps *ratePlans[S, C]) stepChanged(
 	case learns && do == Look:
 		s = before
 		s.forgetReceipts()
-	case !learns && (do < Take || s.tag.chain() != 0): // decide with a copy first, because a conversion of receipts cannot be undone
+	case !learns && (do < Take || s.tag.chain() != 0):
+		// Decide with a copy first, so that s stays as it was if the units are not charged: the conversion of
+		// a state with receipts cannot be undone.
 		if v, delay = ps.stepCopy(before, s, from, p, now, n); do < Take || v.RetryAfter != 0 {
 			return v, delay, 0
 		}
@@ -251,10 +253,10 @@ func (ps *ratePlans[S, C]) newcomer(shard *tableShard[S, C], p *ratePlan[S, C], 
 	return state
 }
 
-// share prepares the debt that all keys without a slot share (owed), or a copy of it, for a
-// decision on a key at the plan (rate) p. If p is slower than the plan of the debt, or if the debt
-// is zero, share changes the debt to p. So a shared debt drains at the slowest rate of the keys
-// that share it.
+// share prepares a decision on a key that has no slot in the table. The parameter owed is the debt
+// that all such keys share, or a copy of this debt, and p is the plan (rate) of the key. If p is
+// slower than the plan of the debt, or if the debt is zero, share changes the debt to p. So the debt
+// drains at the slowest rate of the keys that share it.
 func (ps *ratePlans[S, C]) share(owed *ratedState[S], p *ratePlan[S, C], now keytable.Instant) {
 	from := ps.planOf(owed)
 	switch {
@@ -313,10 +315,12 @@ func (ps *ratePlans[S, C]) fits(s *ratedState[S], p *ratePlan[S, C], now keytabl
 	return v.RetryAfter == 0
 }
 
-// Inherit returns the first state of a key that has shared the debt s and gets a slot of its own.
+// Inherit returns the first state of a key that has shared the debt s with other keys, and now gets a slot of
+// its own in the table.
 func (ps *ratePlans[S, C]) Inherit(s *ratedState[S], now keytable.Instant) ratedState[S] {
 	if p := ps.planOf(s); p != nil {
-		return ratedState[S]{state: p.config.Inherit(&s.state, now), tag: s.tag} // the tag can be copied: that of a shared debt names no receipts
+		// The tag can be copied, because the tag of a shared debt never has a chain of receipts.
+		return ratedState[S]{state: p.config.Inherit(&s.state, now), tag: s.tag}
 	}
 	return ratedState[S]{}
 }
@@ -334,8 +338,8 @@ func (ps *ratePlans[S, C]) successors(old *ratePlans[S, C]) map[tag]*ratePlan[S,
 	return became
 }
 
-// successor returns the plan that replaces the old plan (from) after a change of the rates of a rule. The
-// parameter successors is the map that the method successors has returned.
+// successor returns the plan (rate) that replaces an old plan after a change of the rates of a rule. The
+// parameter from is the old plan. The parameter successors is the map that the method successors has returned.
 func (ps *ratePlans[S, C]) successor(from *ratePlan[S, C], successors map[tag]*ratePlan[S, C]) *ratePlan[S, C] {
 	if to := successors[from.id]; to != nil {
 		return to

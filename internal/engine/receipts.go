@@ -43,9 +43,9 @@ type Debtor[S any] interface {
 // key form a list, the key's chain. The state of the key stores the index of this chain, which is
 // called the key's link.
 //
-// A receipt stays until it is settled or becomes final, because its term is over or because there are
-// too many younger receipts, see setTerm. If its key is forgotten or reset before, the link is lost
-// together with the state of the key, and nothing can be given back for the receipt.
+// A receipt stays until it is settled or becomes final. It becomes final when its term is over, or when
+// there are too many younger receipts, see setTerm. If its key is forgotten or reset before that, the
+// link is lost together with the state of the key, and nothing can be given back for the receipt.
 //
 // A chain that has ended may be used for another key, while the state of the first key still has a
 // link to it. So each method that takes a link also takes the hash of the key, and compares it with
@@ -103,7 +103,7 @@ func (c *chain) arithmetic() *exact.Bucket { return &exact.Bucket{Unit: c.unit} 
 type receipt struct {
 	id             Receipt
 	chain          uint32 // index of the receipt's chain
-	layer          uint32 // index of its layer (part of the debt), or of a layer merged into that layer; 0 if the algorithm counts in windows
+	layer          uint32 // index of its layer (part of the debt), or of a layer merged into it; 0 if the algorithm counts in windows
 	prev, next     uint32 // indices of the receipts before and after this one in the chain; 0 if there is none
 	earlier, later uint32 // indices of the receipts that got a term (a time limit) just before and just after this one, or 0
 	at             keytable.Instant
@@ -112,7 +112,7 @@ type receipt struct {
 	each           exact.Level      // for a bucket whose rate was changed after the charge: what each unit has cost, rounded down
 	then           keytable.Instant // if followed is set: when the key was first charged without a receipt after this charge
 	until          keytable.Instant // the last instant at which units can be given back; 0 if there is no time limit
-	followed       bool             // whether the key was charged without a receipt, after this charge and before the next one with a receipt
+	followed       bool             // whether the key was charged without a receipt after this charge, before the next one with a receipt
 	hasTerm        bool             // whether this receipt has a term (a time limit) and is in the list of such receipts
 	first          bool             // whether the key was new until this charge; set only if the rule has a Warmup
 	twin           Receipt          // the receipt of the same charge in the key's other state, if a fallback keeps two states; otherwise 0
@@ -126,7 +126,8 @@ func (e *receipt) cost(b *exact.Bucket, n int64) exact.Level {
 	return b.Cost(e.portion, n)
 }
 
-// chainOf returns the chain with the given index if it belongs to the key with hash h, and otherwise nil.
+// chainOf returns the chain (list of receipts) with the given index if it belongs to the key with hash h,
+// and otherwise nil.
 func (r *receipts) chainOf(h keytable.Hash, index uint32) *chain {
 	if int(index) >= len(r.chains) || index == 0 || r.chains[index].newest == 0 || r.chains[index].key != h {
 		return nil
@@ -137,9 +138,9 @@ func (r *receipts) chainOf(h keytable.Hash, index uint32) *chain {
 // issue adds the receipt e for the latest charge of the key with hash h, and returns its number. The
 // parameter debt is what the key owes after this charge, and b is the bucket that computes with debts; b
 // is nil if the algorithm counts in windows. If e.until is not 0, the units can be given back only up to
-// that instant. The parameter link is the index of the key's chain, as it is stored in the key's state. If
-// the key has no chain, issue makes one. The second result is the index of the chain, which the
-// caller must store.
+// that instant. The parameter link is the index of the key's chain (the list of its receipts), as it is
+// stored in the key's state. If the key has no chain, issue makes one. The second result is the index of
+// the chain, which the caller must store.
 func (r *receipts) issue(
 	link uint32, h keytable.Hash, e *receipt, debt exact.Level, b *exact.Bucket, now keytable.Instant,
 ) (Receipt, uint32) {
@@ -192,7 +193,7 @@ func reuse[E any](all *[]E, free *uint32, next func(*E) uint32) uint32 {
 
 // lower records that the key with hash h owes the given debt at present. It must be called each time
 // before the debt changes, because each receipt needs the lowest debt since its charge. The parameter
-// link is the index of the key's chain. lower returns false if the key has no receipts any more.
+// link is the index of the key's list of receipts. lower returns false if the key has no receipts any more.
 func (r *receipts) lower(link uint32, h keytable.Hash, debt exact.Level) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -205,7 +206,7 @@ func (r *receipts) lower(link uint32, h keytable.Hash, debt exact.Level) bool {
 }
 
 // follow records that the key with hash h was charged at the given instant, without a receipt. The
-// parameter link is the index of the key's chain.
+// parameter link is the index of the key's list of receipts.
 func (r *receipts) follow(link uint32, h keytable.Hash, at keytable.Instant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -222,7 +223,7 @@ func (e *receipt) follow(at keytable.Instant) {
 
 // rescale converts the debts of a key's receipts, and what their units have cost, from the old bucket
 // (from) to the new bucket (to). The two buckets divide a token into different numbers of parts.
-// rescale rounds down. The parameter link is the index of the key's chain.
+// rescale rounds down. The parameter link is the index of the key's list of receipts.
 func (r *receipts) rescale(link uint32, h keytable.Hash, to, from *exact.Bucket) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,10 +245,10 @@ func (r *receipts) rescale(link uint32, h keytable.Hash, to, from *exact.Bucket)
 // charged; the remaining units are given back. If the term of the receipt is over at the instant now,
 // all units stay charged.
 //
-// The result found is false if the key with hash h and the given link has no such receipt: the key was
-// forgotten or reset, or the receipt is final or was settled before. Otherwise, the result back says
-// what the caller must subtract from the key's state, and the result last says whether this was the
-// key's last receipt.
+// The parameter h is the hash of the key, and link is the index of its list of receipts. The result found
+// is false if this list has no such receipt, because the key was forgotten or reset, or because the
+// receipt is final or was settled before. Otherwise, the result back says what the caller must subtract
+// from the key's state, and the result last says whether this was the key's last receipt.
 func (r *receipts) settle(
 	link uint32, h keytable.Hash, id Receipt, actual int64, now keytable.Instant,
 ) (back Returned, found, last bool) {

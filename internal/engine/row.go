@@ -99,8 +99,8 @@ func (b *Book) Dump(c *Charge) (row []byte, keep keytable.Instant) {
 	return f.Bytes(), keep
 }
 
-// ChargedAt reports whether b has a state of the key of the Charge c, and the key was last charged at c.Rate, or at a rate that
-// decides the same.
+// ChargedAt reports whether b has a state of the key of the Charge c, and the key was last charged at c.Rate, or at a rate at which
+// the rule decides the same.
 func (b *Book) ChargedAt(c *Charge) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,8 +138,8 @@ type rower interface {
 	// has reports whether the key with hash h has a state.
 	has(h keytable.Hash) bool
 
-	// chargedAt reports whether the key with hash h has a state, and was last charged at the rate r, or at a rate that decides
-	// the same.
+	// chargedAt reports whether the key with hash h has a state, and was last charged at the rate r, or at a rate at which the
+	// rule decides the same.
 	chargedAt(h keytable.Hash, r Rate) bool
 
 	// dump writes the state of the key with hash h to f. The Ledger l has the open charges of this key. The row can be deleted

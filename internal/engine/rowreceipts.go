@@ -60,7 +60,7 @@ type packedReceipt struct {
 	above  bool        // whether the receipt names a layer (part of the debt) above that of the receipt before it
 	layer  exact.Level // if above is set: the size of that layer
 	whole  bool        // whether the key had the whole limit at the charge, so that portion is 1/1
-	scaled bool        // whether the cost of the receipt is in the field each
+	scaled bool        // whether the cost of the receipt is in the field named each
 }
 
 // pack writes e to f, or reads it from f. The bucket b computes with the debts of the key; it is nil if the algorithm counts in
@@ -102,7 +102,7 @@ func (e *packedReceipt) affordable(f *packed.Form, each int64) {
 	}
 }
 
-// dump writes the receipts of the key with hash h and the given link to f.
+// dump writes the receipts of the key with hash h to f. The parameter link is the index of the key's list of receipts.
 func (r *receipts) dump(link uint32, h keytable.Hash, f *packed.Form, named naming) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,9 +22,9 @@ func SpotOf(keys Lockable, h keytable.Hash, n int64) Spot {
 	return Spot{Keys: keys, Question: Question{Hash: h, N: n}}
 }
 
-// A Future is a copy of the state of a key. Package waitline charges the copy for the callers that
-// already wait, each at the instant of its turn. So it computes when the key will have units for a
-// further caller.
+// A Future is a copy of the state of a key. With it, package waitline computes when the key will have
+// units for a further caller. For each caller that already waits, the package charges the copy at the
+// instant at which this caller will get its units.
 type Future interface {
 	// Ahead decides on a request for n units at the instant in the parameter at, and returns the verdict
 	// v. The result due is the earliest instant from then on at which the units are available. If the
@@ -98,7 +98,7 @@ func (s *Spot) DelayAt(at keytable.Instant) time.Duration {
 }
 
 // DenyDelay turns the answer of the spot s into a denial if its Delay is above 0 and at least the
-// given limit. It leaves the answer of a rule in shadow as it is.
+// given limit. It leaves the answer of a rule in shadow as it is, because such a rule only observes.
 func (s *Spot) DenyDelay(limit time.Duration) {
 	if !s.Shadow && s.Delay > 0 && s.Delay >= limit {
 		s.RetryAfter, s.Delay = max(s.Delay-limit, 1), 0

@@ -27,11 +27,11 @@ func (t tag) plan() tag     { return t & maxIDs }
 func (t tag) slow() tag     { return t >> idBits & maxIDs }
 func (t tag) chain() uint32 { return uint32(t >> (2 * idBits)) }
 
-// withPlan returns the tag t with another last plan.
+// withPlan returns the tag t with another first part: the plan with this id is now the one at which the state was last written.
 func (t tag) withPlan(id tag) tag { return t&^maxIDs | id }
 
-// withPlans returns the tag t with another last plan, and another slowest plan. If both are the same, the tag
-// records no slowest plan.
+// withPlans returns the tag t with another first and another second part. The parameter id is the id of the plan at which
+// the state was last written. The parameter slow is the id of the slowest plan; if it equals id, the second part is 0.
 func (t tag) withPlans(id, slow tag) tag {
 	if slow == id {
 		slow = 0

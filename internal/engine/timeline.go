@@ -102,9 +102,9 @@ func (t *Timeline) Ring(now keytable.Instant, d time.Duration) (rings <-chan tim
 	return timer.C, func() { timer.Stop() }
 }
 
-// after sets an alarm that rings once the duration d has passed since the instant now. The function set
-// is the method After of the clock, which counts from the moment when it is called. If the clock were
-// moved by hand between the instant now and that moment, the alarm would ring too late or never. So
+// after sets an alarm that rings once the duration d has passed since the instant now. It calls the function
+// in the parameter set: the method After of the clock, which counts from the moment when it is called. If the
+// clock were moved by hand between the instant now and that moment, the alarm would ring too late or never. So
 // Timeline.after reads the clock again once the alarm is set. If the clock has moved, it sets the alarm
 // again.
 //

@@ -32,9 +32,10 @@ func (ps *ratePlans[S, C]) slowestOf(s *ratedState[S], p *ratePlan[S, C]) *rateP
 	return p
 }
 
-// slowestAfter is called before the state s of a key is converted from one plan (rate) to another. The parameter
-// from is the plan at which s was last written, and p is the new plan. slowestAfter returns the slowest plan, which
-// the code must record in s after the conversion by a call of keepSlowest.
+// slowestAfter is called before the state s of a key is converted from an old plan (from) to a new plan (p). It
+// returns the plan that the method slowestOf returns for s. But it returns p if that plan is not slower than p, or if
+// the key counts as new at the instant now. After the conversion, the caller records the result in s, by a call of
+// keepSlowest.
 func (ps *ratePlans[S, C]) slowestAfter(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant) *ratePlan[S, C] {
 	if slow := ps.slowestOf(s, from); slow.config.Slower(p.config) && !ps.isNew(s, from, now) {
 		return slow
@@ -54,8 +55,9 @@ func (ps *ratePlans[S, C]) renewed(s *ratedState[S], p *ratePlan[S, C], now keyt
 	return s.tag.slow() != 0 && ps.isNew(s, p, now)
 }
 
-// moveTo records the plan (rate) to in the state s of a key. It is called when the plans of a rule change from old to ps,
-// and to is one of the plans ps. The parameter successors is the map that the method successors has returned.
+// moveTo is called when the plans (rates) of a rule change: ps has the new plans, and the parameter old has the old ones. It
+// records in the state s of a key that the key now has the new plan in the parameter to. It also replaces the slowest plan that
+// is recorded in s. The parameter successors is the map that the method successors has returned.
 func (ps *ratePlans[S, C]) moveTo(s *ratedState[S], to *ratePlan[S, C], old *ratePlans[S, C], successors map[tag]*ratePlan[S, C]) {
 	slow := to
 	if from := old.withID(s.tag.slow()); from != nil {
@@ -92,8 +94,9 @@ func (ps *ratePlans[S, C]) idle(s *ratedState[S], p *ratePlan[S, C], now keytabl
 	return idle
 }
 
-// untilNew returns how long it takes until the key with the state s, which has the plan (rate) p and has no
-// Warmup, counts as new if no request comes. The parameter slow is the plan that the method slowestOf returns.
+// untilNew returns how long it takes until the key with the state s, which has the plan (rate) p, counts as new if
+// no request comes. If the rule has a Warmup, the key may count as new later, by up to Warmup.Over. The parameter
+// slow is the plan that the method slowestOf returns.
 func untilNew[S any, C Algorithm[S, C]](s *ratedState[S], p, slow *ratePlan[S, C], now keytable.Instant) time.Duration {
 	if slow == p {
 		v, _ := p.config.Step(&s.state, p.config, now, 1, false)
@@ -107,8 +110,8 @@ func untilNew[S any, C Algorithm[S, C]](s *ratedState[S], p, slow *ratePlan[S, C
 }
 
 // endWhenNew shortens the durations of v, which is the answer to a request for n units at the plan (rate) p. The state s
-// was last written at the plan from, and p is slower than from. So the key may count as new, and have its whole burst,
-// before its debt would have drained at p.
+// was last written at an old plan (from), and p is slower than this old plan. So the key may count as new, and have its
+// whole burst, before its debt would have drained at the rate of p.
 func (ps *ratePlans[S, C]) endWhenNew(v *Verdict, s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64) {
 	slow := ps.slowestOf(s, from)
 	if slow == p {
@@ -120,11 +123,12 @@ func (ps *ratePlans[S, C]) endWhenNew(v *Verdict, s *ratedState[S], from, p *rat
 	}
 }
 
-// convert converts the state s of the key with hash h from the plan (rate) from to the plan p, at the instant now.
-// It returns the result of the method slower for these plans. The parameter ahead is true if the code does not know
-// yet whether the request will be granted. In this case, convert passes ahead to Resize as well, and does not call
-// keepSlowest. The code that calls convert must then undo the conversion if the request is denied, and call
-// keepSlowest if the request is granted.
+// convert converts the state s of the key with hash h from an old plan (from) to a new plan (p), at the instant now.
+// It returns the slower one of the two plans, see the method slower.
+//
+// The parameter ahead is true if the caller does not know yet whether the request will be granted. In this case,
+// convert calls Resize with ahead set, and does not call keepSlowest. Afterwards, the caller must undo the conversion
+// if the request is denied, and call keepSlowest if the request is granted.
 func (ps *ratePlans[S, C]) convert(
 	s *ratedState[S], h keytable.Hash, from, p *ratePlan[S, C], now keytable.Instant, ahead bool,
 ) (slow *ratePlan[S, C]) {

@@ -40,8 +40,8 @@ type Warm[S any] struct {
 // new again.
 //
 // A request that would be granted at some instant would also be granted at any later instant, as
-// long as the key is not charged and does not become new again. The method retryAfter and the
-// function firstGrant search for instants by bisection and rely on this.
+// long as the key is not charged and does not become new again. The methods WarmConfig.retryAfter and
+// ratePlans.firstGrant search for instants by bisection and rely on this.
 type WarmConfig[S any, C Grower[S, C]] struct {
 	full  C     // the configuration for keys with the full limit
 	from  int64 // the limit of a new key, in units
@@ -163,8 +163,8 @@ func (c *WarmConfig[S, C]) Idle(s *Warm[S], now keytable.Instant) bool {
 	return c.forgotten(s, now)
 }
 
-// Inherit returns the first state of a key that gets a slot of its own and shared the debt s with other
-// keys before. The key owes that debt, and counts as new.
+// Inherit returns the first state of a key that has shared the debt s with other keys, and now gets a slot
+// of its own in the table. The key owes that debt, and counts as new.
 func (c *WarmConfig[S, C]) Inherit(s *Warm[S], now keytable.Instant) Warm[S] {
 	return Warm[S]{state: c.full.Inherit(&s.state, now)}
 }
@@ -346,10 +346,10 @@ func (ps *ratePlans[S, C]) firstGrant(
 	return firstWait(denied, most, granted)
 }
 
-// firstWait searches by bisection for the shortest duration above the parameter no, and at most the
-// parameter yes, for which the function that is passed as holds returns true. The function must return
-// true for yes, and for all durations between the result and yes. It is not called for no and yes
-// themselves.
+// firstWait searches by bisection for the shortest duration for which the function in the parameter
+// holds returns true. The result is above the duration in the parameter no, and at most the duration in
+// the parameter yes. The function must return true for the duration yes, and for all durations from the
+// result up to it. firstWait does not call the function for the durations no and yes themselves.
 func firstWait(no, yes time.Duration, holds func(time.Duration) bool) time.Duration {
 	for yes-no > 1 {
 		if middle := no + (yes-no)/2; holds(middle) {

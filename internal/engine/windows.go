@@ -8,14 +8,14 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// Windows are the windows of time in which a fixed window counts the units of a key at one rate. They are of one of three
-// kinds: they begin at multiples of Per since the Unix epoch; they are the windows of a calendar; or a window begins with the
-// first unit of a key, and lasts Per.
+// Windows are the windows of time in which the fixed window algorithm counts the units of a key at one rate. There are three
+// kinds. Windows of the first kind begin at multiples of Per since the Unix epoch. Windows of the second kind are those of a
+// calendar. A window of the third kind begins with the first unit of a key, and lasts Per.
 //
-// The methods compute with two facts about a key: the instant of its last unit (if windows begin with the first unit, the begin
-// of its window instead), and the number of units that were granted in the window that contains this instant.
+// The methods compute with two facts about a key. One is the instant of its last unit; for windows of the third kind, it is the
+// begin of the key's window instead. The other is the number of units that were granted in the window that contains this instant.
 type Windows struct {
-	exact.Window // the windows of the first kind; the other kinds use only its fields Requests and, except for a calendar, Per
+	exact.Window // the windows of the first kind; the second kind uses only the field Requests, the third kind only Requests and Per
 
 	other bool  // whether the windows are of the second or the third kind
 	first bool  // whether a window begins with the first unit of a key
@@ -44,9 +44,12 @@ func (w *Windows) Same(v *Windows) bool {
 	return w.Per == v.Per && w.first == v.first && w.dial == v.dial
 }
 
-// Current returns how many of the used units of a key count at the instant now, and the time left until the end of the window
-// that contains now. The instant now is not before the instant last. If windows begin with the first unit, and the window of
-// the key has ended, the time left is the length of a window that begins now.
+// Current returns how many units of a key count at the instant now, and the time left until the end of the window that contains
+// now. The parameter last is the instant of the key's last unit, which is not after now. The parameter used is the number of units
+// that were granted in the window that contains this instant.
+//
+// If windows begin with the first unit, last is the begin of the key's window instead. If this window has ended, the time left is
+// the length of a window that begins now.
 func (w *Windows) Current(now, last keytable.Instant, used int64) (counted int64, left time.Duration) {
 	if w.other {
 		return w.currentOther(now, last, used)
@@ -72,8 +75,8 @@ func (w *Windows) currentOther(now, last keytable.Instant, used int64) (counted 
 	return counted, min(max(now.Until(end), 1), Never-1) // at least 1 ns and less than Never, even if the window ends at keytable.End
 }
 
-// SameWindow reports whether units count in the window that contains the instant last. The parameter at is the instant at which
-// these units were charged.
+// SameWindow reports whether the units that were charged at the instant in the parameter at count in the window that contains the
+// instant in the parameter last.
 func (w *Windows) SameWindow(at, last keytable.Instant) bool {
 	switch {
 	case w.dial != nil:
@@ -85,9 +88,8 @@ func (w *Windows) SameWindow(at, last keytable.Instant) bool {
 	return last.Since(at) <= w.Offset(last)
 }
 
-// stepOtherWindows decides on n units at the plan (rate) p, whose windows are not those of the plan from. It charges
-// nothing. The parameter s is a copy of the state of a key, which was last written at the plan from; stepOtherWindows
-// overwrites it.
+// stepOtherWindows decides on n units at the plan (rate) p. The state of the key was last written at an old plan (from), which
+// has other windows than p. The parameter s is a copy of this state. stepOtherWindows overwrites the copy, and charges nothing.
 //
 // A charge would move the units that count in the present window of the old plan (from) into the present window of p.
 // Without a charge, these units stop counting when the present window of the old plan ends.
@@ -104,10 +106,10 @@ func (ps *ratePlans[S, C]) stepOtherWindows(
 	return v, delay
 }
 
-// chargeOtherWindows charges n units at the plan (rate) p to the shared debt s. The debt was last written at the plan from,
-// which has other windows than p. The caller has checked that the units are granted. The debt keeps the units of all keys. It
-// gets the plan whose present window ends later. So each unit counts at least until the end of the window in which it was
-// granted.
+// chargeOtherWindows charges n units at the plan (rate) p to the shared debt s. The debt was last written at an old plan (from),
+// which has other windows than p. The caller has checked that the units are granted. The debt keeps the units of all keys. Of the
+// two plans, the debt gets the one whose present window ends later. So each unit counts at least until the end of the window in
+// which it was granted.
 func (ps *ratePlans[S, C]) chargeOtherWindows(s *ratedState[S], from, p *ratePlan[S, C], now keytable.Instant, n int64) (v Verdict) {
 	was := *s
 	old, _ := from.config.Step(&s.state, from.config, now, 1, false)

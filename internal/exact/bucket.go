@@ -60,7 +60,7 @@ func (b *Bucket) Earned(elapsed uint64) (hi, lo uint64) {
 func (b *Bucket) Less(debt Level, hi, lo uint64) Level {
 	if hi > 0 || lo >= uint64(b.Unit) {
 		if hi >= uint64(b.Unit) {
-			return Level{} // at least 2^64 tokens drain in this time, more than any key owes
+			return Level{} // the parts to subtract are at least 2^64 tokens, more than any key owes
 		}
 		var whole uint64
 		whole, lo = bits.Div64(hi, lo, uint64(b.Unit))
@@ -85,7 +85,7 @@ func (b *Bucket) Parts(debt Level) (hi, lo uint64) {
 
 // ToDrain returns how long hi·2^64 + lo parts of a token take to drain, rounded up to a nanosecond.
 func (b *Bucket) ToDrain(hi, lo uint64) time.Duration {
-	if b.Gain != 1 { // the division takes most of the time, so it is skipped if Gain is 1
+	if b.Gain != 1 { // without this test, a division by 1 would take most of the time
 		var carry uint64
 		lo, carry = bits.Add64(lo, uint64(b.Gain-1), 0)
 		if hi += carry; hi >= uint64(b.Gain) {
@@ -179,9 +179,9 @@ func (b *Bucket) Arithmetic() *Bucket { return b }
 // grows or falls by as much as the burst: a key that owes 3 of 10 tokens owes 8 of 15 afterwards, so the key may
 // take 7 as before. If debt and minDebt are both zero, the key is unused and stays unused: the new debt is zero.
 //
-// The new debt is at least minDebt, such as the units that still wait in the queue of a leaky bucket. If the
-// parameter ahead is false, minDebt is first lowered to the burst of b if it is larger. The second result is
-// true if minDebt was lowered, or if the debt was raised to minDebt.
+// The new debt is at least minDebt, such as the units that still wait in the queue of a leaky bucket. If minDebt
+// is above the burst of b and the parameter ahead is false, Converted first lowers minDebt to the burst of b. The
+// result lost is true if minDebt was lowered, or if the debt was raised to minDebt.
 func (b *Bucket) Converted(debt, minDebt Level, from *Bucket, ahead bool) (to Level, lost bool) {
 	if debt == (Level{}) && minDebt == debt {
 		return debt, false

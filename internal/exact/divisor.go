@@ -9,7 +9,7 @@ import (
 // is much faster than a division.
 type divisor struct {
 	by      uint64 // the number to divide by, above 0
-	inverse uint64 // 2^64/by, rounded down
+	inverse uint64 // (2^64-1)/by, rounded down
 }
 
 func newDivisor(by uint64) divisor { return divisor{by, math.MaxUint64 / by} }

@@ -118,8 +118,8 @@ func (l *Log) fill() {
 	l.older = kept
 }
 
-// find returns the number of the newest entry whose instant is not after the instant at, or 0 if there is no
-// such entry.
+// find returns the number of the newest entry whose instant is not after the given instant (at). It returns 0 if
+// there is no such entry.
 func (l *Log) find(at keytable.Instant) (i uint32) {
 	if at >= l.last {
 		return l.older

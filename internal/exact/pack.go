@@ -10,8 +10,8 @@ import (
 // maxWhole is the largest number of whole tokens in a [Level].
 const maxWhole = 1 << 51
 
-// Pack writes the instant last and then some levels to f, or reads them from f. Each level is given by two pointers: to its
-// whole tokens, and to the number of parts.
+// Pack writes the instant that last points to and then some levels to f, or reads them from f. Each level is given by two pointers:
+// to its whole tokens, and to its fraction of a token, see [Level].
 func (b *Bucket) Pack(f *packed.Form, last *keytable.Instant, levels ...*int64) {
 	packed.Instant(f, last)
 	for i, p := range levels {
@@ -25,7 +25,8 @@ func (b *Bucket) PackLevel(f *packed.Form, l *Level) {
 	packed.Number(f, &l.Frac, 0, b.Unit-1)
 }
 
-// Pack writes the instant clock and then the Log to f, or reads them from f. Entries whose units were all given back are left out.
+// Pack writes the instant that clock points to and then the Log to f, or reads them from f. It leaves out entries whose units were
+// all given back.
 func (l *Log) Pack(f *packed.Form, clock *keytable.Instant) {
 	packed.Instant(f, clock)
 	if f.Reading() {

@@ -7,9 +7,9 @@ import (
 	"github.com/ratelimit-go/ratelimit/internal/keytable"
 )
 
-// A Window does the arithmetic that the fixed window and the sliding window counter share. Time is
-// cut into intervals of length Per, which begin at multiples of Per since the Unix epoch. At most
-// Requests units are granted in each interval.
+// A Window does the arithmetic for two algorithms: the fixed window and the sliding window counter.
+// Time is cut into intervals of length Per, which begin at multiples of Per since the Unix epoch. At
+// most Requests units are granted in each interval.
 //
 // Two windows are equal by == if and only if they have the same intervals and the same Requests.
 type Window struct {
@@ -68,10 +68,10 @@ func (w *Window) Weighted(count int64, offset uint64) int64 {
 	return int64(quotient)
 }
 
-// Faded returns when the result of [Window.Weighted] for count is at most room units for the first time. It
-// returns this instant as a number of nanoseconds before the end of the current interval. The result of
-// Weighted is largest at the beginning of the interval, and becomes smaller while the interval passes. The
-// parameter room is at least 0 and below count.
+// Faded finds the first instant of the current interval at which [Window.Weighted] returns at most room units
+// for the given count. The result is the number of nanoseconds from this instant to the end of the interval.
+// (The units that Weighted returns are most at the beginning of the interval, and become fewer while it
+// passes.) The parameter room is at least 0 and below count.
 func (w *Window) Faded(count, room int64) uint64 {
 	hi, lo := bits.Mul64(uint64(room), w.Per)
 	// The quotient is rounded down: one nanosecond earlier in the interval, the result of Weighted would
@@ -82,7 +82,7 @@ func (w *Window) Faded(count, room int64) uint64 {
 
 // Counted returns how many units of a key were granted in the interval before the current one (prev) and in the current interval
 // (cur). The current interval began offset nanoseconds before the instant now. The parameters before and units are the same two
-// numbers for the interval that contains the instant last, which is not after now.
+// numbers for the interval that contains an earlier instant (last): before is the number for the interval before that interval.
 func (w *Window) Counted(before, units int64, last, now keytable.Instant, offset uint64) (prev, cur int64) {
 	switch ago := now.Since(last); {
 	case ago <= offset:

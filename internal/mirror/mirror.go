@@ -4,9 +4,10 @@ package mirror
 
 import "reflect"
 
-// To returns a struct of the type T whose fields have the values of the fields of the same names in the struct from. The types of
-// two such fields may differ, but one must be convertible to the other, or both are structs, or pointers to structs, or lists of
-// structs. An empty list of structs becomes nil. T and from may also be such pointers or lists themselves.
+// To returns a struct of the type T. Each field of the result gets the value of the field with the same name in the struct from.
+// The types of two such fields may differ if the value in from can be converted to the type in T. Otherwise, both must be structs,
+// or pointers to structs, or slices of structs, and their fields are copied in the same way. An empty slice of structs becomes nil.
+// T and from may also be such pointers or slices themselves.
 func To[T any](from any) (to T) {
 	copyValue(reflect.ValueOf(&to).Elem(), reflect.ValueOf(from))
 	return to

@@ -81,8 +81,8 @@ type Integer interface {
 	~int | ~int64 | ~uint8 | ~uint32 | ~uint64
 }
 
-// Number writes the number that p points to, or reads a number and stores it there. The smallest number that can be read is least,
-// the largest is most. Both bounds must be from 0 to math.MaxInt64.
+// Number writes the number that p points to, or reads a number and stores it there. A number that is read must be from the bound
+// in the parameter least to the bound in the parameter most. Both bounds must be from 0 to math.MaxInt64.
 func Number[T Integer](f *Form, p *T, least, most T) {
 	v := f.uint(uint64(*p), uint64(most))
 	if !f.reading {

@@ -8,11 +8,11 @@ import (
 )
 
 // Exhausted returns how many seconds a client must wait until each policy in a RateLimit field has
-// quota left, or 0 if each has quota left now. A policy is a member of the List. The first parameter has the
-// lines of the field. A policy has no quota left if its parameter "r" or "a" is 0. The client must then wait for the
-// time in its parameter "t" or, without "t", in its parameter "w". Exhausted ignores a wait of more than
-// limit seconds. The names of the parameters come from draft-ietf-httpapi-ratelimit-headers-11 and from
-// proposed changes to it.
+// quota left, or 0 if each has quota left now. It gets the lines of the field. A policy is a member of the
+// List, and has parameters such as r=0. A policy has no quota left if its parameter "r" or "a" is 0. The
+// client must then wait for the time in the policy's parameter "t" or, without "t", in the policy's
+// parameter "w". Exhausted ignores a wait of more than limit seconds. The names of the parameters come from
+// draft-ietf-httpapi-ratelimit-headers-11 and from proposed changes to it.
 //
 // ok is false if the lines are not a List whose members are Strings or Tokens. The caller must then
 // ignore the whole field.

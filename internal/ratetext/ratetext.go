@@ -66,8 +66,8 @@ func Parse(s string) (Rate, error) {
 	return Rate{}, err
 }
 
-// misspelt returns the rate that s was probably meant to be, such as 100/m burst 20 for
-// "100/M, burst=20", or 500/d from first for "500/day first". It reports whether there is one.
+// misspelt returns the rate that s was probably meant to be, such as "100/m burst 20" for the text
+// "100/M, burst=20", or "500/d from first" for "500/day first". It reports whether there is one.
 func misspelt(s string) (Rate, bool) {
 	if len(s) > longestCompared {
 		return Rate{}, false
@@ -128,7 +128,7 @@ func parseWindow(text string) (per time.Duration, window string, err error) {
 		}
 		return per, calendar.First.String(), nil
 	}
-	if calendar.IsUnit(unit) && (rest != "" || units[unit] == 0) { // but a day or a week without a zone is a length of time
+	if calendar.IsUnit(unit) && (rest != "" || units[unit] == 0) { // "day" or "week" without a zone is a length of time
 		return parseCalendar(text)
 	}
 	per, err = ParsePer(text)
@@ -143,7 +143,7 @@ func parseWindow(text string) (per time.Duration, window string, err error) {
 	return 0, "", fmt.Errorf("its time %w", err)
 }
 
-// parseCalendar returns the Window that text describes. The result per is always 0.
+// parseCalendar returns the Window that text describes. The first result is always 0.
 func parseCalendar(text string) (per time.Duration, window string, err error) {
 	w, err := calendar.Parse(text)
 	if e := new(calendar.Error); errors.As(err, &e) && e.Part == calendar.PartForm {

@@ -88,9 +88,9 @@ func (r *Reader) find(name string) (Algorithm, bool) {
 	return r.caller.Custom(name)
 }
 
-// Algorithm reads the algorithm of the rule with the config n. It reports an unknown name, and returns the zero
-// Algorithm for it. If the unknown name is nearly the name of an algorithm that is not custom, it
-// returns that algorithm, so that the algoConfig can be checked as well.
+// Algorithm reads the algorithm of the rule with the config n. It reports an unknown name. If the unknown name
+// is nearly the name of an algorithm that is not custom, it returns that algorithm, so that the algoConfig can
+// be checked as well. For any other unknown name, it returns the zero Algorithm.
 func (r *Reader) Algorithm(n *confmap.Node) Algorithm {
 	const field = "algorithm"
 	v, given := n.Get(field)
@@ -119,8 +119,8 @@ func (r *Reader) Algorithm(n *confmap.Node) Algorithm {
 	return a
 }
 
-// unknown is called for a name that no algorithm has. It returns the algorithm that was probably meant,
-// and the reason for the error about the name.
+// unknown handles a name that no algorithm has. It returns the algorithm that was probably meant by this
+// name, and the reason for the error about the name.
 func (r *Reader) unknown(name string) (meant Algorithm, reason string) {
 	names := r.names()
 	near := confmap.Nearest(name, names)

@@ -67,7 +67,7 @@ func (r *Reader) reportBuild(config *confmap.Node, a Algorithm, err error) {
 	}
 }
 
-// within joins path, the path of a map, and field, a path within that map.
+// within joins the path of a map and the path of a field in that map.
 func within(path, field string) string {
 	if strings.HasPrefix(field, "[") {
 		return path + field
@@ -84,8 +84,8 @@ type fieldError struct {
 	more   int // number of further errors, which are not listed; if above 0, the other fields are empty
 }
 
-// fieldErrors returns the errors for fields of which err consists: err itself if it is an error for one
-// field, or the errors that err joins. If err has any other part, ok is false.
+// fieldErrors splits err into errors for single fields. If err is an error for one field, the result is err
+// itself; otherwise it is the errors that err joins. If one of these is not an error for a field, ok is false.
 func (r *Reader) fieldErrors(err error) (all []fieldError, ok bool) {
 	found := fieldError{err: err}
 	if found.field, found.value, found.reason, ok = r.caller.Field(err); ok {
@@ -94,7 +94,7 @@ func (r *Reader) fieldErrors(err error) (all []fieldError, ok bool) {
 	switch e := any(err).(type) { // not errors.As, because the text of a wrapping error would be lost
 	case *moreFields:
 		return []fieldError{{more: e.n}}, true
-	case *causedError: // an error of this package, with which the build function has read its config
+	case *causedError: // an error of this package: the build function has used the package to read its config
 		found.field, found.value, found.reason, ok = r.caller.Field(e.error)
 		return []fieldError{found}, ok
 	case interface{ Unwrap() []error }:

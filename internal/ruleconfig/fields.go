@@ -45,8 +45,8 @@ func (f *Fields) Has(name string) bool {
 	return f.node.Has(name)
 }
 
-// given reports whether the config has the required field with this name. If the field is missing, given
-// notes that for the errors, with a text that says what the field must be (the parameter form).
+// given reports whether the config has the required field with this name. If the field is missing, it
+// stores the second parameter for the error: a text that says what the field must be.
 func (f *Fields) given(name, form string) bool {
 	ok := f.Has(name)
 	if !ok {

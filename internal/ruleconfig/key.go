@@ -101,8 +101,8 @@ func isAttr(part string) bool {
 	return len(part) >= len(attr) && strings.EqualFold(part[:len(attr)], attr)
 }
 
-// word returns one part of a key type. If the part is in the list words or begins with "attr:", in any
-// spelling, word returns it in the spelling of this package.
+// word returns the given part of a key type in the spelling of this package: an element of the list named
+// "words", or a part that begins with "attr:". It returns any other part unchanged.
 func word(part string) string {
 	if isAttr(part) {
 		return attr + part[len(attr):]

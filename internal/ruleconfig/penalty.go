@@ -9,7 +9,7 @@ import (
 // A Penalty says when a rule blocks a key for some time. The zero Penalty means that the rule never does so.
 type Penalty struct {
 	After             int           // number of denials that begin a block
-	Within, For, Most time.Duration // time in which the denials count together; length of the first and of the longest block
+	Within, For, Most time.Duration // time in which denials count together; length of the first block; length of the longest block
 }
 
 // Config returns p as a map, in the form that a config of a rule has, or nil if p is zero.

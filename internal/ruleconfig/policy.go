@@ -77,9 +77,9 @@ func (r *Reader) Policy(n *confmap.Node) Policy {
 	return p
 }
 
-// policyIn returns the failure policy that value was probably meant to be, such as "closed" for
-// "FAIL_CLOSED", or an empty text. value is the value of another field, in which the user may have
-// written a failure policy by mistake.
+// policyIn returns the failure policy that the given value was probably meant to be, such as "closed" for
+// "FAIL_CLOSED", or an empty text. The value is that of another field, in which the user may have written
+// a failure policy by mistake.
 func policyIn(value any) string {
 	text, _ := confmap.TextOf(value)
 	text = strings.TrimPrefix(confmap.Fold(text), "fail")

@@ -229,8 +229,8 @@ type rateReader struct {
 	from      map[string]string // for each field of the Rate, the name of the config's field that set it
 }
 
-// field reads the field f of the algoConfig, whose value is v, and sets the part of the Rate that the
-// field describes.
+// field reads the field f of the algoConfig, and sets the part of the Rate that the field describes. The
+// second parameter is the value of the field.
 func (r *rateReader) field(f Field, v any) {
 	name := f.Name
 	switch f.Kind {

@@ -11,10 +11,10 @@ import (
 )
 
 // The bounds on a number of units a second in a config. No Rate can hold a number beyond these bounds.
-// A number with a huge exponent is refused before a large power of ten is computed.
+// They are checked first, so that no large power of ten is computed for a number with a huge exponent.
 const (
 	maxPoint  = 28 // the most digits before the point: no Rate can hold a number with more digits there
-	minPoint  = -9 // a number below 1 has at most 9 zeros after its point; at 1e-10 a second, one unit takes 317 years, longer than any Per
+	minPoint  = -9 // a number below 1 has at most 9 zeros after its point: with 10, a unit takes over 317 years, too long for a Per
 	maxPlaces = 63 // the most digits after the point: no Rate can hold a number with more digits there
 )
 

@@ -53,8 +53,8 @@ func (r *Registry[B]) find(name string) (found registered[B], ok bool) {
 	return found, ok
 }
 
-// Algorithm returns the custom algorithm that has this name in some spelling. It can be used as the
-// field Custom of a [Caller].
+// Algorithm returns the custom algorithm that has this name, in upper or lower case, with or without "_"
+// and "-". It can be used as the field Custom of a [Caller].
 func (r *Registry[B]) Algorithm(name string) (a Algorithm, ok bool) {
 	found, ok := r.find(name)
 	return Algorithm{Name: found.name, Custom: ok}, ok

@@ -31,7 +31,8 @@ type Caller struct {
 	// Algorithms are the algorithms of the library, which are not custom.
 	Algorithms []Algorithm
 
-	// Custom returns the algorithm that the user has registered under this name, in some spelling.
+	// Custom returns the algorithm that the user has registered under this name. Upper and lower case,
+	// "_" and "-" in the name make no difference.
 	Custom func(name string) (Algorithm, bool)
 
 	// CustomNames returns the names of the algorithms that the user has registered.
@@ -176,8 +177,9 @@ func (r *Reader) Config(n *confmap.Node) (config *confmap.Node, ok bool) {
 }
 
 // StoreName reads the name under which a single limiter, which belongs to no rule, keeps its keys in a
-// store. The limiter has the config n. The parameter given is the name that the program gave it, or empty. If
-// the config has no name, StoreName returns an empty text, and reports a problem if the other name is empty too.
+// store. The limiter has the config n. The last parameter is a name that the program has chosen for the limiter,
+// or empty. If the config has no name, StoreName returns an empty text; if the last parameter is empty too, it
+// also reports the missing name.
 func (r *Reader) StoreName(n *confmap.Node, a Algorithm, given string) string {
 	if a.Custom {
 		reason := "must be one of " + confmap.List(NamesIn(r.caller.Algorithms)) + ": the state is in a store"
@@ -222,8 +224,8 @@ func (r *Reader) Tiers(n *confmap.Node, a Algorithm, base ratetext.Rate, each fu
 	}
 }
 
-// tier reads the rate of the tier with this name. value is its value in the config, and path its path
-// in errors.
+// tier reads the rate of the tier with this name from the value that the config has for the tier. The first
+// parameter is the path of the tier in errors.
 func (r *Reader) tier(path, name string, value any, a Algorithm, base ratetext.Rate) ratetext.Rate {
 	if len(name) > confmap.MaxText {
 		r.Reject(path, confmap.Describe(value), fmt.Sprintf("must have a name of at most %d bytes", confmap.MaxText))

@@ -18,8 +18,9 @@ type Reservation interface {
 	Done() error
 }
 
-// Keep keeps the units of the reservation r in flight: it calls [Extend] with its parameters, and so extends r at
-// intervals. When the request has ended, the caller must call the function end, which ends the reservation.
+// Keep keeps the units of the reservation r in flight. To do so, it calls [Extend] with the same parameters, which
+// extends r at regular intervals. When the request has ended, the caller must call the result end, which ends the
+// reservation.
 func Keep(r Reservation, every, per time.Duration, over error, failed func(error)) (end func()) {
 	stop := Extend(r, every, per, over, failed)
 	return func() {
@@ -36,7 +37,8 @@ func Keep(r Reservation, every, per time.Duration, over error, failed func(error
 //
 // Extend stops when the caller calls the result stop. It also stops when r returns the error in the parameter over,
 // which says that the units are no longer in flight. After any other error of r, Extend passes the error to the function
-// in the parameter failed, and tries again after an eighth of the interval. The next whole interval may end too late.
+// in the parameter failed, and tries again after an eighth of the interval. It does not wait for a whole interval, because
+// the units might not stay in flight for so long.
 func Extend(r Reservation, every, per time.Duration, over error, failed func(error)) (stop func()) {
 	if every == 0 {
 		every = max(per/2, time.Millisecond)

@@ -1,10 +1,10 @@
 -- Token bucket and leaky bucket: a debt that grows by the tokens that are taken and drains
 -- as time passes. A token is divided into unit parts, of which gain drain each microsecond.
 --
--- An amount of debt is a level {whole, frac, fine}: whole tokens; parts, fewer than unit; and fine
--- parts, fewer than grain, which divide a part further. In a microsecond, whole parts drain, and no
--- fine parts. Fine parts appear only when a level is converted from another rate, and make the
--- conversion as exact as one that counts nanoseconds.
+-- An amount of debt is a level {whole, frac, fine}. whole is a number of tokens. frac is a number of
+-- parts, fewer than unit. fine is a number of fine parts, fewer than grain; they divide a part further.
+-- The debt that drains in a microsecond is gain parts and no fine parts. Fine parts appear only when a
+-- level is converted from another rate. They make the conversion as exact as one that counts nanoseconds.
 --
 -- A state is stored as decimal numbers, separated by spaces:
 --
@@ -19,11 +19,12 @@
 -- number of parts. It is used if the debt is fewer than 2^53 parts and has no fine parts, and the queue
 -- equals the debt.
 --
--- A key counts as new once it would owe nothing even if its debt had drained, since its last charge, at
--- the slowest of the rates at which it was charged since it was new. The form of two rates is used if that
--- is not the rate of the state. The key does not expire before it counts as new, and after that it makes no
--- difference whether it has expired: a request at any rate finds a key that owes nothing. Keys in memory
--- follow the same rule; internal/engine/tworates.go proves that it forgives no debt.
+-- A key may have been charged at several rates since it was new. It counts as new again when its debt
+-- would have drained since its last charge even at the slowest of these rates. The form of two rates is
+-- used if this slowest rate is not the rate of the state. The key does not expire before it counts as new.
+-- After that, it makes no difference whether it has expired: a request at any rate finds a key that owes
+-- nothing. Keys in memory follow the same rule; internal/engine/tworates.go proves that the rule forgives
+-- no debt.
 
 -- grain returns how many fine parts make up a part, if gain parts drain in a microsecond. It is the
 -- smallest number for which a whole number of fine parts drains in a nanosecond.
@@ -70,8 +71,8 @@ local function to_drain(s, whole, level)
   return twice(half, q)
 end
 
--- scaled multiplies a fraction of frac parts and fine fine parts by n. It returns the whole
--- tokens of the product, and the parts and fine parts that remain.
+-- scaled multiplies a part of a token by n. The arguments frac and fine are its parts and its fine
+-- parts. scaled returns the whole tokens of the product, and the parts and fine parts that remain.
 local function scaled(frac, fine, unit, grain, n)
   if fine == 0 then
     local q, r = muldiv(frac, n, unit)
@@ -115,10 +116,10 @@ end
 
 -- resize changes the burst of s. A used bucket keeps the tokens that are left, as far as they fit: a
 -- higher burst adds no tokens at once. An unused bucket stays unused. The debt of a leaky bucket is
--- afterwards at least its queue or, if the queue is longer than the burst, the whole burst. If ahead is
--- true, the burst will change only later, and the debt is at least the queue in any case. resize
--- returns true if it has dropped a part of the queue, or if the debt did not change by as much as the
--- burst.
+-- afterwards at least its queue or, if the queue is longer than the burst, the whole burst. The argument
+-- ahead is true if the burst will change only later. The debt is then at least the queue in any case.
+-- resize returns true if it has dropped a part of the queue from the debt, or if the debt did not change
+-- by as much as the burst.
 local function resize(s, burst, ahead)
   local none = {0, 0, 0}
   local debt, used, dropped = s.debt, s.queue or none, false
@@ -137,22 +138,23 @@ local function lower(s, debt)
   if not s.low or below(debt, s.low) then s.low = debt end
 end
 
--- rest_of returns what s owes at the instant now if it has drained, since its last charge, at the slowest rate at
--- which it was charged since it was new, and this rate. For a leaky bucket it is the larger one of debt and queue.
+-- rest_of returns two values. The second value is the slowest rate at which s was charged since it was new. The first
+-- value is what s owes at the instant now if it has drained at this rate since its last charge. For a leaky bucket,
+-- what it owes is the larger one of debt and queue.
 local function rest_of(s, now)
   local level, slowest = s.queue and below(s.debt, s.queue) and s.queue or s.debt, s.slowest or s
   return drained(slowest, converted(s, level, slowest.gain, slowest.unit), max(now - s.last, 0)), slowest
 end
 
--- is_new reports whether s counts as new at the instant now. A key that warms up must have owed nothing for the time
--- over already.
+-- is_new reports whether s counts as new at the instant now. If the rate has a warm-up, the argument over is how long
+-- the warm-up lasts. A key that warms up counts as new only if it has owed nothing for at least that long.
 local function is_new(s, now, over)
   now = max(now, s.last)
   if s.first and over then now = now - over end
   return now >= s.last and not below({0, 0, 0}, (rest_of(s, now)))
 end
 
--- life returns for how many microseconds after its last charge s may not count as new.
+-- life returns a number of microseconds. When so many have passed since the last charge of s, s certainly counts as new.
 local function life(s)
   local whole, slowest = max(s.debt[1], s.queue and s.queue[1] or 0) + 1, s.slowest or s
   return whole * slowest.unit / slowest.gain
@@ -192,16 +194,20 @@ end
 -- the rate of the key changed, so all of the time since the last charge counts at the slower of the two
 -- rates.
 --
--- With a smaller burst, only a charge stores the changed state. Otherwise a client with two rates could
--- send requests that cost nothing at the smaller burst until its key owes nothing, and then have the whole
--- larger burst at once. The same is true of a slower rate, unless the key warms up. Otherwise denied
--- requests at a slow rate could take units from others that use the same key. It is also true if the
--- bucket owes nothing at its rate: what it owes at the slowest rate would be lost.
+-- In three cases only a charge stores the changed state:
+--
+--   - The burst is smaller than before. Otherwise a client with two rates could send requests that cost
+--     nothing at the smaller burst until its key owes nothing, and then have the whole larger burst at once.
+--   - The rate is slower than before, and the new rate has no warm-up. Otherwise denied requests at a slow
+--     rate could take units from others that use the same key.
+--   - The bucket owes nothing at its old rate, and the new rate has no warm-up. Otherwise what the bucket owes
+--     at the slowest rate would be lost.
 --
 -- In these cases adopt sets two fields. s.before is the state as it was, which stays stored until a
--- charge. s.slow is a copy from which look computes the waits: it drains at the slower of the two rates.
--- If the burst grows, s.slow.used has the old burst and levels: until these levels have drained, at most
--- used.burst tokens fit, and then the bucket is unused.
+-- charge. s.slow is a copy of s that drains at the slower of the two rates, and look computes the waits
+-- from it. If s.slow.new is set, it is how long the key takes to count as new. If the burst grows,
+-- s.slow.used has the old burst and the old levels. Until these levels have drained, at most used.burst
+-- tokens fit. After that, the bucket is unused.
 function bucket.adopt(s, c, now)
   local gain, unit, burst = c[1], c[2], c[3]
   local same, new = s.gain == gain and s.unit == unit and s.burst == burst, nil

@@ -101,9 +101,9 @@ local function expiry(us, pad)
   return format('%.0f', min(math.ceil(max(us, 0) / 1000) + pad, 1e15))
 end
 
--- lifetime returns for how many milliseconds the key of the state s lives, if it is needed for us microseconds. If
--- a charge may be given back, the state before it may be stored again, so the key then lives on at least for as
--- long as before.
+-- lifetime returns for how many milliseconds the key of the state s lives, if the state is needed for us
+-- microseconds. If s.returnable is set, the charge of this call may be given back, and the state before the charge
+-- may be stored again. The key then lives at least for as long as it would live without this call.
 local function lifetime(s, us, pad)
   local ms = expiry(us, pad)
   return s.returnable and format('%.0f', max(ms, call('PTTL', s.key))) or ms
@@ -112,9 +112,10 @@ end
 -- corrupt ends the script with an error: key holds a value that is not a state.
 local function corrupt(key) error('CORRUPT state in ' .. key, 0) end
 
--- kept returns which state to store after a change of the rate. Usually it is s. If the new rate
--- takes effect only with a charge and nothing was charged, it is the state before the change; if that
--- one is stored already, the result is false or nil.
+-- kept returns which state to store. Usually it is s. If the new rate takes effect only with a charge,
+-- s.before is the state before the change of the rate. If s.before is set and nothing was charged, this
+-- state stays: kept returns it if heal has changed it. Otherwise the server has it already, and kept
+-- returns false or nil.
 local function kept(s, charged)
   if charged or not s.before then return s end
   return s.before.healed and s.before

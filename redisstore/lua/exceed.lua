@@ -8,11 +8,11 @@
 
 local most_used = 1125899906842624
 
--- beyond returns the sum of used and n, or most if the sum is larger. If used is above most
--- already, it returns used.
+-- beyond returns used + n, but at most the number in the argument most. If used is larger than this
+-- number already, beyond returns used.
 local function beyond(used, n, most) return used + max(min(n, most - used), 0) end
 
--- follow records for the receipts of s that n units are charged which have no receipt.
+-- follow records in the receipts of s that n units without a receipt of their own are charged.
 local function follow(s, now, n)
   if s.marked then receipts().charge({}, s, now, n) end
 end

@@ -1,6 +1,6 @@
 
--- Checks, before settle.lua and exceed.lua write anything, that those who charge further units have the edges
--- of the windows that they charge; see calendar.lua. ARGV: those of exceed.lua.
+-- Checks that each ask which charges further units has the edges of the window that it charges; see
+-- calendar.lua. This comes before settle.lua and exceed.lua write anything. ARGV: those of exceed.lua.
 
 do
   local now = s * 1e6 + us

@@ -54,9 +54,10 @@ function held.heal(s, now)
   return true
 end
 
--- adopt stores in s the longest time of a hold that c says, and stops counting the holds that are
--- over. It reports whether there are so many holds that are over that a denial must remove them too:
--- each look at the key would count them again.
+-- adopt stores in s the longest time of a hold that c says, and subtracts the units of the holds that
+-- are over. These holds stay in the set until a write removes them, and each look at the key goes
+-- through them again. adopt returns true if even a denial must remove them: if there are at least 64 of
+-- them, or if all holds are over.
 function held.adopt(s, c, now)
   now, s.per = max(now, s.last), c[2]
   if s.passed or s.open == 0 or s.moved then return false end
@@ -135,9 +136,10 @@ function held.save(_, s, now, pad)
 end
 
 -- finish ends the hold of s with the number id and n units. If per is a number, finish does not end the hold
--- but makes it last for per from now, and returns 1 if it is over already. If another slot has denied the
--- request, before and after are the stored state before and after the charge. If the state is still as after,
--- finish stores before again, so that the charge has not moved the time of s either.
+-- but makes it last for per from now, and returns 1 if the hold is over already. If another slot has denied
+-- the request, the arguments before and after have the stored state before and after the charge. If the
+-- stored state is still the one in after, finish stores the one in before again. So not even the time of s,
+-- which the charge has moved, stays changed.
 function held.finish(s, id, n, per, now, pad, before, after)
   local member = s and id .. ':' .. format('%.0f', n)
   local ends = s and tonumber(call('ZSCORE', holds_of(s), member) or nil)

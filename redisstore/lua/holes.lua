@@ -1,16 +1,17 @@
 -- Holes: units of a sliding window log that were given back.
 --
 -- Each entry stores a total: all units granted up to it. If units of an entry are given back, its total
--- and all later ones would have to change. Instead, the entry notes how many of its units were given back,
--- its hole: a - and that number follow the total. The base grows by the same number. So the true total of
--- an entry is the stored one plus the holes of all entries after it. The newest entry has no hole, so the
--- sum of all units in the log is its total minus the base, as in a log without holes.
+-- and all later ones would have to change. Instead, the entry notes how many of its units were given back.
+-- This number is its hole. It follows the total, after a -, as in 120-5. The base grows by the same number.
+-- So the true total of an entry is the stored one plus the holes of all entries after it. The newest entry
+-- has no hole, so the sum of all units in the log is the total of the newest entry minus the base, as in a
+-- log without holes.
 --
 -- The header ends in a space, a -, the sum of all holes, and at most 16 records, the oldest first. A record
 -- describes a range of entries with holes by three numbers of 16 digits, each after a space: the stored
 -- totals of the first and of the last entry in the range, and the sum of the holes. So the sum of the holes
--- up to an entry is that of some records plus that of a few entries of one record. An entry whose units were
--- all given back is removed, and the next one takes over its hole.
+-- up to an entry needs only the sums of the earlier records, and the holes of a few entries of one record. An
+-- entry whose units were all given back is removed, and the next one takes over its hole.
 
 local made_holes
 
@@ -40,8 +41,8 @@ function holes()
   -- count returns how many records s has.
   local function count(s) return #s.records / width end
 
-  -- put replaces the records from number k up to number last by one record with the numbers from,
-  -- to and hole. If hole is 0, it only removes the old records.
+  -- put removes the records with the numbers k up to last. If hole is not 0, it puts one record in their
+  -- place, which has three numbers: those in the arguments from, to and hole.
   local function put(s, k, last, from, to, hole)
     local new = hole > 0 and format(' %016.0f %016.0f %016.0f', from, to, hole) or ''
     s.records = sub(s.records, 1, width * (k - 1)) .. new .. sub(s.records, width * last + 1)

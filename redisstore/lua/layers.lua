@@ -1,10 +1,11 @@
 -- Layers: the debt of a bucket, divided among the receipts of its key (charges that can be given
 -- back).
 --
--- At most as much can be given back for a receipt as the lowest debt of the key since its charge. This
--- lowest debt is the sum of the layers of this receipt and of all older ones. So debt that drains is
--- taken from the layer of the newest receipt, and then from those of older ones. Debt that is given
--- back for a receipt is taken from the layer of this receipt, and then from those of older ones.
+-- A receipt belongs to a charge. What can be given back for the receipt is limited by the debt of the key
+-- since that charge: at most the lowest debt in this time. The sum of the layer of the receipt and of the
+-- layers of all older receipts is this lowest debt. So debt that drains is taken from the layer of the
+-- newest receipt, and then from those of older ones. Debt that is given back for a receipt is taken from
+-- the layer of this receipt, and then from those of older ones.
 --
 -- The set of receipts has a member for each layer that is not empty, and one for the sum of all layers.
 -- The score of a layer is 2^51 and the position of its receipt; that of the sum is 2^52:
@@ -12,9 +13,10 @@
 --   position=whole frac fine
 --   =whole frac fine
 --
--- A charge that may have to be given back at once does not take drained debt from the layers, because it
--- might have to be restored. It only notes how much to take and from which position on, in a member like
--- that of a layer, with a + before it and the score 2^52+1. The next call takes it from the layers.
+-- A charge that may have to be given back at once does not take drained debt from the layers, because the
+-- layers might have to be restored. The charge only notes how much debt to take, and from which position
+-- on. The note is a member like that of a layer, with a + before it and the score 2^52+1. The next call
+-- takes this debt from the layers.
 --
 -- So a charge and a settlement each look at few receipts. Each layer becomes empty only once, so
 -- over time the calls empty at most one layer for each charge.
@@ -42,9 +44,10 @@ local function sum(s, a, b)
   return {whole, frac, fine}
 end
 
--- weight returns what one unit costs a key that warms up and has only units of its full limit:
--- limit/units tokens. The cost is exact: a level, rounded down, followed by rest and units, which
--- stand for rest/units of one more fine part.
+-- weight returns what one unit costs a key that warms up. The argument limit is the full limit of the key,
+-- and the argument units is how many of them it has so far. One unit costs limit/units tokens. The result
+-- is exact. It is a level, rounded down, followed by the numbers rest and units: the level lacks the
+-- fraction rest/units of a fine part.
 local function weight(s, units, limit)
   local whole, over = divide(limit, units)
   local frac, r = muldiv(over, s.unit, units)
@@ -52,8 +55,8 @@ local function weight(s, units, limit)
   return {whole, frac, fine, rest, units}
 end
 
--- cost returns what n units cost together, if one unit costs weight. The sum is rounded up once.
--- weight may also be a plain level.
+-- cost returns what n units cost together. The argument weight is what one unit costs: a result of the
+-- function weight, or a level. The sum is rounded up once, not for each unit.
 local function cost(s, weight, n)
   local fines, rest = grain(s.gain), weight[4] or 0
   local q, r, f = scaled(weight[2], weight[3], s.unit, fines, n)
@@ -137,8 +140,8 @@ function layers.flush(s, list)
   empty(s, list, pos, level)
 end
 
--- unflush is called when the newest charge is given back. It forgets what this charge has noted to
--- be taken from the layers.
+-- unflush is called when the newest charge is given back. It removes the note that this charge has made
+-- for the next call, and adds the debt in the note to the sum of the layers again.
 function layers.unflush(s, list)
   local level, old = get(list, due)
   if not old then return end
@@ -178,8 +181,9 @@ function layers.lift(s, list, pos, later)
   call('ZREM', list, old)
 end
 
--- rescale converts all layers, and the costs of units, from the rate of from to the rate of s. The
--- sums of layers are rounded down.
+-- rescale converts all layers, and the costs of units in the receipts, to the rate of s. The argument
+-- from has the rate that they had before. For each layer, the sum of this and all older layers is
+-- rounded down.
 local function rescale(s, list, from)
   local sums, below_it, all = nothing, nothing, call('ZRANGEBYSCORE', list, whole(base), '(' .. whole(top))
   for _, v in ipairs(all) do

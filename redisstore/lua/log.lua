@@ -137,8 +137,9 @@ function log.look(a, s, now, want)
 end
 
 -- charge charges n units at now. It drops only the entries that had already left the window at the
--- previous charge. If this charge is given back, the clock of the log goes back to the instant of the
--- previous charge, at which the other entries still count.
+-- previous charge. It keeps entries that have left the window since then, because this charge may be
+-- given back. The clock of the log then goes back to the instant of the previous charge, at which these
+-- entries still count.
 function log.charge(a, s, now, n)
   if s.marked or a.receipt then receipts().charge(a, s, now, n, {0, 0, 0}) end
   forget(s, (used(s, s.clock)))

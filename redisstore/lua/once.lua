@@ -3,10 +3,10 @@
 -- writes the answers to a record. If the record exists already, the script returns its answers
 -- instead, and charges nothing.
 --
--- KEYS: as for take.lua, with the lists; then the record. ARGV: as for take.lua; then for how many
--- microseconds a record is valid; and the text of the record. This has for each key of the request,
--- in a fixed order, its limit and the five numbers of its answer. A ? stands for the numbers of a
--- key that this script decides.
+-- KEYS: as for take.lua, with the sets of receipts; then the record. ARGV: as for take.lua; then for how
+-- many microseconds a record is valid; and the text of the record. The text has for each key of the
+-- request, in a fixed order, its limit and the five numbers of its answer. For a key that this script
+-- decides, a ? stands in place of the five numbers.
 --
 -- A record is stored as these numbers, separated by spaces, after three others: the instant of the
 -- grant, for how many microseconds the record is valid, and how often it was used as an answer. If

@@ -3,11 +3,17 @@
 --
 -- The list is a hash. An override is a field of it: the field names whom the override is for, its effect and its
 -- rules, and the value has the rest. The field begins with whom, which is a letter, the length of a text in
--- bytes, a colon, and the text. There are three more fields: list, a random number that the list got when it was
--- made; number, which is larger by one after each change of one override; and floor, a number of former times,
--- up to which it is not known any more what was lifted. Three sorted sets belong to the list, whose members are
--- fields: versions, with the number at which each override was set; lifted, with that at which it was lifted;
--- and ends, with the microsecond at which it ends, if it ends.
+-- bytes, a colon, and the text. There are three more fields:
+--
+--   list    a random number that the list got when it was made
+--   number  the version of the list: it grows by 1 with each change of one override
+--   floor   a version: it is not known any more which overrides were lifted at this version or before
+--
+-- Three sorted sets belong to the list. Their members are the fields of overrides, and the scores are:
+--
+--   versions  the version at which the override was set
+--   lifted    the version at which the override was lifted
+--   ends      the microsecond at which the override ends; overrides without an end are not in this set
 --
 -- KEYS: the hash, versions, lifted, ends. ARGV: one argument for start.lua; the random number for a new list; how
 -- many overrides a list may have; then four arguments for each change. These are 'set', a field, its value, and

@@ -1,5 +1,5 @@
--- Makes the scripts of one.lua count denials: each caller of a call that several callers share strikes in turn. A
--- block denies the callers after the one whose denial has begun it.
+-- Makes the scripts of one.lua count denials as strikes. If several callers share a call, their denials are counted one
+-- after the other. If one of these denials begins a block, the block denies all callers after this one.
 --
 -- KEYS: the key; the key of its penalty. ARGV: as for one.lua, without units to take ahead; then After, Within, For
 -- and Most, and 1 if the denial of a caller is a strike or otherwise 0.

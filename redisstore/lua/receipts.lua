@@ -144,7 +144,8 @@ local function receipts()
     if s.gain then layers.lift(s, list, e.pos, later and later.pos) end
   end
 
-  -- drop makes the oldest receipt of s final, if its term is over at now or always is true.
+  -- drop removes the oldest receipt of s, if its term is over at now or the argument always is true. The charge
+  -- of the receipt is then final: its units cannot be given back any more.
   local function drop(s, list, now, always)
     local e = newer(list, 0)
     if not e or not always and e.ends >= now then return end

@@ -25,9 +25,10 @@ function bucket.give_back(s, instant, n)
   call('SET', s.key, s.encode(s), 'KEEPTTL')
 end
 
--- settle subtracts debt from the debt of s, for units that are given back and whose cost was paid. It
--- shortens the queue only if nothing was charged after these units (alone): otherwise later requests
--- already wait for the Delay that they were told.
+-- settle is called when units are given back. The argument paid is what these units have cost, and the
+-- argument debt is how much of this cost s still owes. settle subtracts debt from the debt of s. The
+-- argument alone is true if nothing was charged after these units. Only then does settle subtract paid
+-- from the queue. Otherwise later requests already wait for the Delay that they were told.
 function bucket.settle(s, _, _, debt, paid, alone)
   s.debt = minus(s, s.debt, debt)
   if s.queue and alone then s.queue = minus(s, s.queue, paid) end

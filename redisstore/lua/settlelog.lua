@@ -5,9 +5,9 @@
 local function around(s, i) return call('LRANGE', s.key, 2 * i, 4 + 2 * i) end
 
 -- entry_at returns the number of the entry at the given instant, and what around returns for it, or nil
--- if there is no such entry. It first guesses that each later entry has a receipt, and counts these. If
--- the guess is wrong, it searches by interpolation between instants, because many logs are filled evenly.
--- Every fourth step is a bisection instead.
+-- if there is no such entry. It first guesses that each later entry has one receipt, and counts the later
+-- receipts. If the guess is wrong, it searches by interpolation between instants, because many logs are
+-- filled evenly. Every fourth step is a bisection instead.
 local function entry_at(s, instant)
   local low, high, from, to, try = 0, s.len - 1, s.oldest, s.newest, 0
   if instant == to then return high, around(s, high) end
@@ -45,9 +45,9 @@ local function pushed(s, command, values, change)
   end
 end
 
--- fill removes all holes (notes of units that were given back) by a change of totals: those of all
--- entries after the oldest hole or, if these are fewer, those of all entries up to the newest hole. If
--- both are too many for one call, it changes nothing.
+-- fill removes all holes (notes of units that were given back). For this, it changes the totals either of
+-- the entries from the oldest hole on, or of the entries up to the newest hole, whichever are fewer. If both
+-- are too many for one call, it changes nothing.
 local function fill(s)
   local h = holes()
   local i = h.from_total(s, 0, h.number(s, 1, 1))
@@ -75,8 +75,8 @@ local function fill(s)
 end
 
 -- pop removes the newest entry after all its units were given back. The entry before it becomes the
--- newest one. The newest entry has no hole, so its hole is subtracted from its total and from the
--- base.
+-- newest one. The newest entry must have no hole. So if this entry has one, pop subtracts the hole from
+-- its total and from the base.
 local function pop(s)
   call('LTRIM', s.key, 0, -3)
   s.len = s.len - 1
@@ -138,8 +138,8 @@ local function give(s, instant, n)
 end
 
 -- settle removes n units from the entry at instant, if the log still has that entry. If clock is a number, it
--- becomes the clock of the log. While the key has receipts, only the general code decides, which can read
--- holes, so the log keeps them.
+-- becomes the clock of the log. If the key has no receipts any more, settle removes the holes of the log,
+-- because the fast path cannot read holes. While the key has receipts, only the general code decides, which can.
 function log.settle(s, instant, n, clock)
   if n > 0 and s.len > 0 then give(s, instant, n) end
   if not s.marked and s.given then fill(s) end
@@ -147,7 +147,7 @@ function log.settle(s, instant, n, clock)
   call('LSET', s.key, 0, header(s))
 end
 
--- give_back does the same as settle, but may be the first to write.
+-- give_back does what settle does, but it may be the first function of the script that writes.
 function log.give_back(s, instant, n, clock)
   call('LTRIM', s.key, 0, -1) -- this write changes nothing, but after it Redis accepts LSET even without memory
   log.settle(s, instant, n, clock)

@@ -10,8 +10,9 @@
 local call, pcall, format, sub, match = redis.call, redis.pcall, string.format, string.sub, string.match
 local s, us, pad, heals
 
--- These two are set only in scripts that count denials, see strike.lua: barred is a table that has for each ask that a
--- block denies how long the block still lasts, and stopped is true if it denies the only key from the start.
+-- These two are set only in scripts that count denials, see strike.lua. barred is a table. In a script for several asks, it
+-- has for the number of each ask that a block denies how long this block still lasts. In a script for one key, it is empty,
+-- and stopped says whether a block denies the key from the start.
 local barred, stopped
 if ARGV[1] == '' then
   local t = call('TIME')

@@ -1,5 +1,6 @@
 -- Penalties: a key whose requests were denied too often is blocked for some time. A denial is a strike. The
--- first strike begins a time, Within. At the strike of the number After in this time, a block begins.
+-- first strike begins a period of the length Within. When the number of strikes in this period reaches After, a
+-- block begins.
 --
 -- The strikes and the block of a key are stored beside its state, under a name of their own, as decimal
 -- numbers, separated by spaces:
@@ -34,8 +35,8 @@ local function record_of(key, v, now)
 end
 
 -- keep stores p for as long as anything depends on it: while strikes count, while the block lasts, and for
--- Most after it. It does nothing if the server refuses to write, so that a denial stays a denial, and
--- returns whether p was stored.
+-- the time Most after the block. It returns whether p was stored. If the server refuses to write, keep returns
+-- false and raises no error, so that a denial stays a denial.
 local function keep(p, now)
   local needed = p.ends
   if p.last > 0 then needed = needed + p.most end

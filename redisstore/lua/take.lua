@@ -1,22 +1,30 @@
 -- Decides several asks (requests for units of one key each): charges all of them, or none.
 --
--- KEYS: the keys; if charges have receipts, then the sets of these.
+-- KEYS: the keys; if some charges have receipts, then for each key the set of its receipts.
 --
--- ARGV: one argument for start.lua; the sum of 1 if the charges may have to be given back, 2 if they have
--- receipts, 4 if another slot has denied them, 8 if nothing must change, 16 if a key warms up, 32 for a dry
--- run, which writes nothing and answers as if it had, and 128 if only a charge may change the rate of a key,
--- because it is not known yet whether the request was granted before. Then for each key: kind, n (0 charges nothing), 1
--- for a shadow rule, requests or gain, per or unit (see calendar.lua for a Window), burst (see warmup.lua for a
--- key that warms up); and with receipts: the number of the receipt, or 0, and its term.
+-- ARGV: one argument for start.lua; the mode; and then several arguments for each key. The mode is the sum of
+-- those of these numbers that apply:
+--
+--   1    the charges may have to be given back
+--   2    some charges have receipts
+--   4    another slot has denied the request
+--   8    nothing must change
+--   16   a key warms up
+--   32   a dry run: the script writes nothing, and answers as if it had made the charges
+--   128  only a charge may change the rate of a key: it is not known yet whether the request was granted before
+--
+-- The arguments for each key are: kind; n (0 charges nothing); 1 for a shadow rule; requests or gain; per or
+-- unit (see calendar.lua for a Window); burst (see warmup.lua for a key that warms up). If the mode contains 2,
+-- two more follow: the number of the receipt, or 0; and its term, in microseconds.
 --
 -- The fast path returns the seconds and microseconds of now and, for each key, the state as it was
 -- stored, or '' if there was none. The general code returns for each key: 1 if it is granted, the
 -- units left, and the microseconds of RetryAfter, ResetAfter and Delay, where -1 stands for a time
 -- that is too long for an answer. If the charges may have to be given back, five more follow: the
 -- units left and the ResetAfter without the charge, and if there was a charge, its instant and the
--- stored state before and after it; otherwise three times ''. If the rate of the key was kept because of
--- the number 128, a + follows the instant. If that number is given, and the charge changes the window of
--- a log, its state before the charge is a *, and then all elements of the list, one a line.
+-- stored state before and after it; otherwise three times ''. If the rate of the key was kept because the
+-- mode contains 128, a + follows the instant. If the mode contains 128, and the charge changes the length of
+-- the window of a log, the state before the charge is a *, and then all elements of the list, one a line.
 
 local now, returnable, revocable, looks = s * 1e6 + us, ARGV[2] % 2 == 1, ARGV[2] % 4 >= 2, ARGV[2] % 64 >= 32
 local tentative = ARGV[2] % 256 >= 128

@@ -1,9 +1,9 @@
 -- Warm-up: the limit of a new key is lower at first, and grows with the time since its first charge.
 -- While it grows, the key is young. The letters of algorithms with warm-up are T, L, F, C and S.
 --
--- A state is stored as that of the algorithm, with the instant of the first charge and the limit after
--- it: a space, an @, microseconds, a space, and units. For a log, they follow the header. A key without
--- the @ is new.
+-- A state is stored as that of the algorithm without warm-up, followed by a space, an @, the instant of the
+-- first charge in microseconds, a space, and the limit in units. For a log, all this follows the header. A
+-- key without the @ is new.
 --
 -- The last argument of an ask, the burst, is four numbers, separated by spaces: the burst; the
 -- units of the limit that a new key has; the limit in units; and the microseconds in which the

@@ -15,11 +15,13 @@
 --   first:per  seconds micros  used
 --   calendar   seconds micros  used  begin ends
 --
--- After first:, seconds and micros are the instant at which the window began. calendar is the text of a
--- Window, with _ in place of spaces. begin and ends are the seconds at which the window that contains the
--- last charge began and will end, by the zone data of the process that has charged it.
+-- In the form that begins with "first:", seconds and micros are the instant at which the window began. In the
+-- other form, calendar is the text of a Window, with _ in place of spaces. begin and ends are the seconds at
+-- which the window that contains the last charge began and will end, by the zone data of the process that made
+-- this charge.
 
--- heal moves a state that is far ahead of now to now. Then adopt finds the window of a fixed window anew.
+-- window_heal moves a state that is far ahead of now to now. It also clears the begin and the end of the window
+-- in the state, so that adopt then determines the window that contains now.
 local function window_heal(s, now)
   if s.last - now <= 2 * (s.per or s.ends - s.begin) then return false end
   s.dropped, s.marked = s.dropped or s.marked, nil
@@ -29,10 +31,11 @@ end
 
 local fixed = {heal = window_heal}
 
--- In a fixed window, s.window and c.window are nil for windows since the epoch, and otherwise the first word
--- of the stored state. s.per is nil for a calendar. s.begin and s.ends are the window that contains s.last.
--- They are nil if it can be computed from s.last, or if there is none: a window that begins with the first use
--- has not begun if s.used is 0. s.last is then the begin of the window before, so that no window begins before it.
+-- The fields of a fixed window: s.window and c.window are nil for windows that begin at multiples of per, and
+-- otherwise the first word of the stored state. s.per is nil for a calendar. s.begin and s.ends are the begin
+-- and the end of the window that contains s.last. They are nil in two cases. First, if the window can be computed
+-- from s.last. Second, if there is no window: a window that begins with the first use has not begun while s.used
+-- is 0. In the second case, s.last is the begin of the previous window, and the next window cannot begin before it.
 
 local function encode_fixed(s)
   local seconds, micros = divide(s.last, 1e6)
@@ -67,9 +70,10 @@ function fixed.load(key)
   return s
 end
 
--- span returns the begin and the end of the window that contains now, which is not before s.last. A window
--- that begins with the first use begins now if there is none. If c has no edges of the calendar at now, the
--- window of s has ended, and span returns a window of no length.
+-- span returns the begin and the end of the window that contains the instant now. now must not be before s.last.
+-- If windows begin with the first use and none contains now, the window begins now. For a calendar, span may find
+-- no window: that of s has ended, and c has no edges of the calendar around now. It then returns a window of no
+-- length.
 function fixed.span(s, c, now)
   if s.begin and now < s.ends then return s.begin, s.ends end
   if s.per and not s.window then
@@ -170,8 +174,8 @@ function counter.counts(s, now)
   return 0, 0, offset
 end
 
--- weighted estimates how many of the prev units of the previous window are less than one window
--- old: prev times the part of that window which is, rounded up.
+-- weighted estimates how many of the prev units of the previous window are less than per old. The
+-- result is prev times the share of the previous window that is less than per old, rounded up.
 function counter.weighted(s, prev, offset)
   local q, r = muldiv(prev, s.per - offset, s.per)
   if r > 0 then q = q + 1 end
