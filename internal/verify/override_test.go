@@ -79,6 +79,26 @@ func TestOverrideBlocksWithoutRules(t *testing.T) {
 	require.False(t, l.Allow("bob", "/a").Allowed)
 }
 
+// TestOverrideBlocksDoubtfulAddresses asks for an endpoint without rules, from an exempt address in a network that is blocked. If the
+// address may be that of a proxy, so that everybody could send requests from it, the block holds.
+func TestOverrideBlocksDoubtfulAddresses(t *testing.T) {
+	l, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "/rule", Rate: ratelimit.PerHour(5)}}, nil)
+	require.NoError(t, err)
+	require.NoError(t, l.Override(t.Context(),
+		ratelimit.Override{IP: "10.1.2.3", Effect: ratelimit.EffectExempt}, ratelimit.Override{IP: "10.0.0.0/8", Effect: ratelimit.EffectBlock}))
+	for _, endpoint := range []string{"/none", "/rule"} {
+		req := ratelimit.Request{Client: "alice", Endpoint: endpoint, IP: "10.1.2.3"}
+		res, err := l.Check(t.Context(), req)
+		require.NoError(t, err)
+		require.True(t, res.Allowed, endpoint)
+		doubt := override.NewDoubt(t.Context(), false)
+		res, err = l.Check(doubt, req)
+		require.NoError(t, err)
+		require.Equal(t, ratelimit.Result{RetryAfter: ratelimit.Never, ResetAfter: ratelimit.Never, Reason: ratelimit.ReasonOverride}, res, endpoint)
+		require.True(t, doubt.Met(), endpoint)
+	}
+}
+
 // TestOverrideExempts proves that exempt rules neither limit nor charge, and that others do.
 func TestOverrideExempts(t *testing.T) {
 	l, _ := overridden(t)
