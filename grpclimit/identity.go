@@ -114,7 +114,7 @@ func (c *caller) context(ctx context.Context) (_ context.Context, doubt *overrid
 
 // forwarded reports whether ctx has metadata that proxies add to calls.
 func (i *Interceptors) forwarded(ctx context.Context) bool {
-	for _, name := range [...]string{forwardedFor, "x-real-ip", "forwarded", i.forwarding} {
+	for _, name := range i.proxyNames {
 		if len(metadata.ValueFromIncomingContext(ctx, name)) > 0 {
 			return true
 		}

@@ -31,6 +31,7 @@ type Interceptors struct {
 	config     Config                // the Config from New with its defaults filled in, except for Endpoint
 	names      *httplimit.Middleware // the HTTP middleware, which turns the address of a client into its name
 	forwarding string                // the name of the metadata in which proxies send the address of the client
+	proxyNames []string              // the names of the metadata that proxies add to calls, with the one in the field forwarding
 	unproxied  bool                  // whether Config.Proxies trusts no proxy at all
 	shown      atomic.Pointer[ruleTable]
 	logs       logs
@@ -50,6 +51,9 @@ func newInterceptors(l *ratelimit.RateLimiter, c Config, names *httplimit.Middle
 	}
 	if p.Header != "" {
 		i.forwarding = strings.ToLower(p.Header)
+	}
+	if i.proxyNames = []string{forwardedFor, "x-real-ip", "forwarded"}; !slices.Contains(i.proxyNames, i.forwarding) {
+		i.proxyNames = append(i.proxyNames, i.forwarding)
 	}
 	i.logs.to, i.logs.began = c.Log, time.Now()
 	return i
