@@ -134,7 +134,7 @@ func yes(limit, remaining int, reset time.Duration) ratelimit.Result {
 
 // no returns the Result of a denied request that may be tried again after retry.
 func no(limit, remaining int, retry, reset time.Duration) ratelimit.Result {
-	return ratelimit.Result{Limit: limit, Remaining: remaining, RetryAfter: retry, ResetAfter: reset, Reason: ratelimit.ReasonLimit}
+	return ratelimit.Result{Limit: limit, Remaining: remaining, RetryAfter: retry, ResetAfter: reset}
 }
 
 // delayed returns r with a Delay of d.
@@ -150,9 +150,7 @@ func peeked(limit, remaining int, reset time.Duration) ratelimit.Result {
 
 // degraded returns res as a failure policy answers it.
 func degraded(res ratelimit.Result) ratelimit.Result {
-	if res.Degraded = true; !res.Allowed {
-		res.Reason = ratelimit.ReasonPolicy
-	}
+	res.Degraded = true
 	return res
 }
 

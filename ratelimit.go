@@ -367,7 +367,8 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 		if res.Delay = delay; req.Tier != "" {
 			r.countTier(req.Tier, true)
 		}
-		r.answer(res, &v, err != nil)
+		fill(res, &v)
+		res.Rule, res.Degraded = r.resultName(), err != nil
 		if l.settings.observer != nil {
 			by := byMemory
 			if err != nil {
