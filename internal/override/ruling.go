@@ -93,7 +93,7 @@ func (r *Ruling) None() {
 	if r.met.None() || len(r.by) > 0 {
 		return
 	}
-	r.Block = r.met.For("", func(e *Entry) bool { return !e.Ended(r.now) && e.Effect != Rate })
+	r.Block = r.met.For("", func(e *Entry) bool { return !e.Ended(r.now) && !r.doubt.Refuses(e) && e.Effect != Rate })
 	if r.Block != nil && r.Block.Effect != Block {
 		r.Block = nil
 	}
