@@ -33,7 +33,7 @@ var grpcMutants = []mutant{
 	{"grpclimit/identity.go", "if !i.unproxied && (unix || addr.IsValid()) {", "if !i.unproxied {", "TestClient", "who is unknown is no unix socket"},
 	{"grpclimit/identity.go", " && (unix || addr.IsPrivate() || addr.IsLoopback()) {", " {", "TestForwardedWarning",
 		"what a stranger sends is not warned of"},
-	{"grpclimit/identity.go", `forwardedFor, "x-real-ip", `, "forwardedFor, ", "TestForwardedWarning", "x-real-ip is a sign of a proxy"},
+	{"grpclimit/interceptors.go", `forwardedFor, "x-real-ip", `, "forwardedFor, ", "TestForwardedWarning", "x-real-ip is a sign of a proxy"},
 	{"grpclimit/identity.go", "	case *net.UnixAddr:\n		return netip.Addr{}, true\n", "", "TestClient", "a unix socket is local"},
 	{"grpclimit/identity.go", `strings.HasPrefix(local.Network(), "unix")`, "false", "TestTransports", "a unix socket of net/http is local"},
 	{"grpclimit/identity.go", "addr, err = netip.ParseAddr(from.String()); err != nil", "err != nil", "TestClient",
