@@ -353,8 +353,7 @@ func (d *decision) appendEach(ctx context.Context, each []Result) []Result {
 			if i == d.custom && d.origins[i].by == 0 {
 				d.lookAtCustom(ctx)
 			}
-			res = resultOf(&d.parts[i], d.origins[i].by == byPolicy)
-			res.Reason = reasonOf(&d.parts[i], &d.origins[i])
+			res = resultOf(&d.parts[i], &d.origins[i])
 		}
 		res.Rule, res.Advised = rule(i).resultName(), rule(i).Mode == ModeAdvise
 		each = append(each, res)

@@ -102,10 +102,19 @@ func reasonOf(p *engine.Part, o *origin) Reason {
 		return ""
 	case o.bar.Blocks:
 		return ReasonPenalty
-	case p.Ends && o.by != byPolicy:
+	case o.by == byPolicy:
+		return ReasonPolicy
+	case p.Ends:
 		return ReasonBusy
 	}
-	return ""
+	return ReasonLimit
+}
+
+// resultOf returns the Result for the answer p of one rule. o says what gave the answer. Rule and Advised are not set.
+func resultOf(p *engine.Part, o *origin) (res Result) {
+	fill(&res, &p.Verdict)
+	res.Delay, res.Degraded, res.Reason = p.Delay, o.by == byPolicy, reasonOf(p, o)
+	return res
 }
 
 // verdicts holds the answers of all rules for one request, for the observer.
@@ -151,7 +160,7 @@ func (l *RateLimiter) tell(
 			continue
 		}
 		told.setRule(rules[i], req, vs, i)
-		told.Result = resultOf(p, by == byPolicy)
+		told.Result = resultOf(p, &origin{by: by})
 		told.Result.Rule = rules[i].Name
 		observe(ctx, l.settings.observer, &told)
 	}

@@ -367,8 +367,7 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 		if res.Delay = delay; req.Tier != "" {
 			r.countTier(req.Tier, true)
 		}
-		fill(res, &v)
-		res.Rule, res.Degraded = r.resultName(), err != nil
+		r.answer(res, &v, err != nil)
 		if l.settings.observer != nil {
 			by := byMemory
 			if err != nil {

@@ -393,7 +393,7 @@ func TestZoneDataChanges(t *testing.T) {
 		require.NoError(t, client.Set(t.Context(), s.KeyOf(u), state, 0).Err())
 		clock.Set(at(c.denied))
 		wait := time.Microsecond
-		require.Equal(t, ratelimit.Result{Limit: 3, RetryAfter: wait, ResetAfter: wait}, take(t, s, u), c.why)
+		require.Equal(t, denial(3, 0, wait, wait), take(t, s, u), c.why)
 		clock.Set(at(c.granted))
 		require.Equal(t, 2, take(t, s, u).Remaining, c.why)
 
