@@ -401,7 +401,7 @@ func TestWindowsKeepNothingInTheProcess(t *testing.T) {
 	u.Rule, u.N, u.Penalty = "struck", 5, ratelimit.Penalty{After: 2, Within: time.Minute, For: time.Minute}
 	require.True(t, take(t, s, u).Allowed)
 	u.N = 1
-	require.Empty(t, take(t, s, u).Reason)
+	require.Equal(t, ratelimit.ReasonLimit, take(t, s, u).Reason)
 	require.Equal(t, ratelimit.ReasonPenalty, take(t, s, u).Reason, "each denial is a strike")
 }
 

@@ -274,7 +274,9 @@ func (p *calendarPlay) settle() {
 }
 
 func (p *calendarPlay) same(want, got ratelimit.Result, what string, args ...any) {
-	want.Rule = fmt.Sprint("rule", p.round)
+	if want.Rule = fmt.Sprint("rule", p.round); !want.Allowed {
+		want.Reason = ratelimit.ReasonLimit
+	}
 	if got != want {
 		require.Equal(p.t, want, got, "%s: %s", p, fmt.Sprintf(what, args...))
 	}

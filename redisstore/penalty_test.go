@@ -90,7 +90,7 @@ func TestPenaltyWaits(t *testing.T) {
 	assert.True(t, blocked)
 	p.clock.Advance(time.Microsecond)
 	res = take(t, p.Store, penalized(1))
-	assert.Equal(t, ratelimit.Reason(""), res.Reason)
+	assert.Equal(t, ratelimit.ReasonLimit, res.Reason)
 	assert.Equal(t, time.Hour-10*time.Second, res.RetryAfter)
 	p.block(penalized(1), 2)
 }
