@@ -120,14 +120,6 @@ func fill(res *Result, v *engine.Verdict) {
 	res.ResetAfter = v.ResetAfter
 }
 
-// answer writes the verdict v on a request to which only the rule r applies to res. degraded is true if a failure policy answers.
-func (r *activeRule) answer(res *Result, v *engine.Verdict, degraded bool) {
-	fill(res, v)
-	if res.Rule, res.Degraded = r.resultName(), degraded; degraded && !res.Allowed {
-		res.Reason = ReasonPolicy
-	}
-}
-
 // setResult copies res, the Result that a store or a custom limiter has returned, to p, the answer of one rule.
 func setResult(p *engine.Part, res Result) {
 	p.Verdict = engine.Verdict{Limit: int64(res.Limit), Left: int64(res.Remaining), RetryAfter: res.RetryAfter, ResetAfter: res.ResetAfter}

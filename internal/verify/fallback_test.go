@@ -88,7 +88,10 @@ func (p *fallbackPlayer) request(t *rapid.T) ratelimit.Request {
 func (p *fallbackPlayer) same(t *rapid.T, want, got ratelimit.Result, err error) {
 	require.ErrorIs(t, err, ratelimit.ErrStore)
 	require.True(t, got.Degraded)
-	got.Degraded = false
+	if !want.Allowed {
+		require.Equal(t, ratelimit.ReasonPolicy, got.Reason)
+	}
+	got.Degraded, got.Reason = false, want.Reason
 	require.Equal(t, want, got)
 	p.byPolicy++
 }
