@@ -354,6 +354,6 @@ var operateMutants = []mutant{
 		name: "a policy for the only rule has no reason of its own", file: "observer.go",
 		old: "degraded && !res.Allowed {",
 		new: "false {",
-		by:  "^TestPropertiesOfFailLocal$", why: "the denial of a failure policy looks like that of a limit",
+		by:  "^TestReasonBehindAnOpenBreaker$", why: "the denial of a failure policy looks like that of a limit",
 	},
 }

@@ -253,6 +253,19 @@ func TestOneStoredRule(t *testing.T) {
 	require.Equal(t, []stats{{Rule: "r", Allowed: 3, Denied: 1, Degraded: 3, Errors: 3, LiveKeys: 1}}, s.limiter.Stats())
 }
 
+// TestReasonBehindAnOpenBreaker proves that a denial by FailLocal names the policy, also if no call of the store is tried any more.
+func TestReasonBehindAnOpenBreaker(t *testing.T) {
+	l, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "/", Rate: ratelimit.PerHour(1)}}, nil, ratelimit.WithStore(deadStore{}), ratelimit.WithName("n"))
+	require.NoError(t, err)
+	require.True(t, l.Allow("a", "/").Allowed)
+	for range 100 {
+		res := l.Allow("a", "/")
+		require.False(t, res.Allowed)
+		require.Equal(t, ratelimit.ReasonPolicy, res.Reason)
+	}
+	require.Equal(t, 1, l.StoreStats().Open)
+}
+
 // A knowingStore is a ledgerStore that knows a denial while it is told to.
 type knowingStore struct {
 	*ledgerStore
