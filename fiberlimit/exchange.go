@@ -23,7 +23,7 @@ type exchange struct {
 
 	name, value []byte // memory for a header field; reused
 
-	peer netip.Addr // the client's address of a TCP connection, without a zone, and as IPv4 if it is mapped into IPv6; otherwise zero
+	peer netip.Addr // the address of the client, without a zone, and as IPv4 if it is mapped into IPv6; zero if the connection is not TCP
 	text string     // peer as a text if it is an IPv4 address; kept for other requests from this address
 }
 

@@ -81,7 +81,7 @@ type carrier struct {
 	owner   *Middleware
 	outer   *carrier      // the carrier in the context of the original request, or nil
 	header  http.Header   // the header of the response
-	wait    time.Duration // a time after which the owner would grant the request again
+	wait    time.Duration // how long until the owner would grant such a request once more
 	info    Info          // zero if Config.Info is false; Rules is nil if a single rule granted the request
 }
 

@@ -171,7 +171,7 @@ var dayForm = fmt.Sprintf("must be from 1 to %d: not every month has a later day
 type unit uint8
 
 const (
-	noUnit unit = iota // for First and the zero Window, which have no calendar
+	noUnit unit = iota // no unit: windows do not follow the calendar, but begin with the first request, or at multiples of their length
 	day
 	week
 	month

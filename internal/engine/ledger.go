@@ -19,8 +19,8 @@ const MaxOpen = 1024
 // The methods that Ledger itself declares must not be called concurrently.
 type Ledger struct {
 	Keys
-	max  int // the largest number of open charges of all keys
-	most int // the largest number of open charges of one key
+	max  int // how many open charges all keys together may have
+	most int // how many open charges one key may have
 
 	// holds is set if the charges are holds: units that running work uses until it ends, see [NewInFlight]. Once
 	// a hold is final, it can no longer be ended: it lasts until its time is over.

@@ -32,8 +32,9 @@ func (r Rates) Share(n int) Rates {
 // counts in windows, and the parameter warms says whether new keys have a lower limit.
 //
 // The units in a window and the Burst are rounded down, but are at least 1. The rate at which a bucket refills
-// is divided exactly. If keys of a bucket have a Warmup, the result keeps the Requests of r where possible, so
-// that a young key (one that is still warming up) has the same fraction of its limit as at the rate r.
+// is divided exactly. If keys have a Warmup, the result keeps the Requests of r where possible, and has a longer
+// Per instead: a young key (one that is still warming up) has a fraction of the Requests, rounded to whole
+// units, and fewer Requests would be rounded to another fraction.
 func (r Rate) Share(n int, windows, warms bool) Rate {
 	if windows {
 		return Rate{Requests: max(r.Requests/n, 1), Per: r.Per, Window: r.Window}

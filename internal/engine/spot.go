@@ -124,7 +124,7 @@ func (v *Verdict) finish(
 		due = from.Add(v.RetryAfter)
 	}
 	gap := from.Since(at)
-	if v.ResetAfter > 0 { // a ResetAfter of 0 stays 0, because the key is unused at any instant
+	if v.ResetAfter > 0 { // 0 stays 0: the key counts as unused, at whichever instant
 		v.ResetAfter = time.Duration(min(uint64(v.ResetAfter)+min(gap, uint64(Never)), uint64(Never)))
 	}
 	switch wait := due.Since(at); {

@@ -20,8 +20,8 @@ type node[R Rule, G any] struct {
 	open     int32 // groups whose rules are all additional or in shadow, so that none of them can be the best match
 }
 
-// places maps a byte to the index of the child whose label begins with that byte, or to 0 if there is no
-// such child. The label of child 0 then begins with another byte.
+// places maps a byte to the index of the child whose label begins with that byte. If there is no such child, the
+// index is 0, which is the index of another child: whoever looks up a byte must compare the label of the child.
 type places [256]uint8
 
 // place returns the index of the child whose label begins with this first byte, or -1 if there is none.

@@ -3,6 +3,7 @@ package pgserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,14 +38,20 @@ func none(missing string) error {
 // matches ErrNone, unless the environment has RATELIMIT_REQUIRE_POSTGRES=1.
 func Find(name string) (string, error) {
 	paths, _ := filepath.Glob(filepath.Join(Folders, name))
-	if slices.Sort(paths); len(paths) > 0 {
-		return paths[len(paths)-1], nil
+	if len(paths) > 0 {
+		return slices.MaxFunc(paths, func(a, b string) int { return cmp.Compare(versionOf(a), versionOf(b)) }), nil
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
 		return "", none(name)
 	}
 	return path, nil
+}
+
+// versionOf returns the version in the path of a program in one of the Folders, such as 16, or 9.6 for an old one.
+func versionOf(path string) float64 {
+	version, _ := strconv.ParseFloat(filepath.Base(filepath.Dir(filepath.Dir(path))), 64)
+	return version
 }
 
 // A Server is a PostgreSQL server with a folder and a port of its own. Its superuser is postgres, and needs no password. It listens on

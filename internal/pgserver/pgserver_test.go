@@ -90,7 +90,7 @@ func TestFind(t *testing.T) {
 	defer func() { Folders = folders }()
 	dir := t.TempDir()
 	Folders = filepath.Join(dir, "*", "bin")
-	for _, version := range []string{"14", "17", "15"} {
+	for _, version := range []string{"14", "9.6", "17", "15"} {
 		bin := filepath.Join(dir, version, "bin")
 		require.NoError(t, os.MkdirAll(bin, 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(bin, "initdb"), nil, 0o755))

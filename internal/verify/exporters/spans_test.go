@@ -304,8 +304,15 @@ func TestSpansAllocateNothingMore(t *testing.T) {
 	} {
 		for _, n := range []int{1, 1e9} { // of one, all but the first call are denied
 			with, without := calls(newPlan(t, n, ratelimit.WithObserver(otelmetrics.NewSpans(otelmetrics.Options{})))), calls(newPlan(t, n))
-			want := testing.AllocsPerRun(200, without)
-			assert.Equal(t, want, testing.AllocsPerRun(200, with), "%s of %d", name, n)
+			// Goroutines of other tests may allocate, too, so the least of several measurements counts.
+			least := func(call func()) float64 {
+				allocs := testing.AllocsPerRun(200, call)
+				for range 9 {
+					allocs = min(allocs, testing.AllocsPerRun(200, call))
+				}
+				return allocs
+			}
+			assert.Equal(t, least(without), least(with), "%s of %d", name, n)
 		}
 	}
 }

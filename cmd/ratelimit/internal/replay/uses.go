@@ -57,9 +57,9 @@ type Watched struct {
 	client, endpoint string
 }
 
-// Watch makes the Player record two kinds of later requests. The first kind has the same client and the same endpoint as the
-// request req. The second kind has, for one of the rules, the same key as req. The Player adds them to the result while it
-// plays them. For each rule, the result lists the last granted requests, at most as many as the parameter keep.
+// Watch makes the Player record two kinds of requests that it plays after this call. The first kind has the same client and the
+// same endpoint as the request req. The second kind has, for one of the rules, the same key as req. The Player adds them to the
+// result while it plays them. For each rule, the result lists the last granted requests, at most as many as the parameter keep.
 func (p *Player) Watch(req *ratelimit.Request, keep int) *Watched {
 	p.watched = &Watched{Rules: make(map[string]*Uses), client: req.Client, endpoint: req.Endpoint}
 	for _, r := range p.rules {
