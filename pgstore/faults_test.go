@@ -161,7 +161,7 @@ func TestCrash(t *testing.T) {
 			all.Go(func() { l.run(ctx, t, stores, callers) })
 			grew(t, l, 3000)
 			pass(30 * time.Second)
-			server.kill()
+			server.Kill()
 			failed := l.errors.Load()
 			require.Eventually(t, func() bool { return l.errors.Load() > failed+100 }, 5*time.Minute, time.Millisecond)
 			server.run(t)

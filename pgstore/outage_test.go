@@ -294,7 +294,7 @@ func TestFailover(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	replica := &server{&pgserver.Server{Dir: dir, Port: freePort(t), As: primary.As, Settings: primary.Settings}}
 	t.Cleanup(func() {
-		replica.kill()
+		replica.Kill()
 		_ = replica.Close()
 	})
 	replica.run(t)
@@ -313,7 +313,7 @@ func TestFailover(t *testing.T) {
 		return query[bool](t, second, "select pg_last_wal_replay_lsn() >= $1::text::pg_lsn", until)
 	}, time.Minute, time.Millisecond)
 	grew(t, l, 200)
-	primary.kill()
+	primary.Kill()
 	failed := l.errors.Load()
 	require.Eventually(t, func() bool { return l.errors.Load() > failed+50 }, 5*time.Minute, time.Millisecond)
 	before := l.units()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -30,7 +29,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	if shared != nil {
-		shared.kill()
+		shared.Kill()
 		_ = shared.Close()
 	}
 	if err := goleak.Find(); code == 0 && err != nil {
@@ -54,7 +53,7 @@ func own(t *testing.T, settings ...string) *server {
 	t.Helper()
 	s := start(t, settings...)
 	t.Cleanup(func() {
-		s.kill()
+		s.Kill()
 		_ = s.Close()
 	})
 	return s
@@ -64,32 +63,6 @@ func own(t *testing.T, settings ...string) *server {
 func (s *server) run(t testing.TB) {
 	t.Helper()
 	require.NoError(t, s.Run(t.Context()))
-}
-
-// kill ends all processes of s at once, as a crash does.
-func (s *server) kill() {
-	s.Kill()
-	for range 500 {
-		if _, err := os.Stat(filepath.Join(s.Dir, "data", "postmaster.pid")); err != nil {
-			break
-		}
-		if !s.alive() {
-			_ = os.Remove(filepath.Join(s.Dir, "data", "postmaster.pid"))
-			break
-		}
-		<-time.After(10 * time.Millisecond)
-	}
-}
-
-// alive reports whether a process has a file of the cluster open: whether a child of the server still runs.
-func (s *server) alive() bool {
-	links, _ := filepath.Glob("/proc/[0-9]*/cwd")
-	for _, link := range links {
-		if to, err := os.Readlink(link); err == nil && to == filepath.Join(s.Dir, "data") {
-			return true
-		}
-	}
-	return false
 }
 
 func (s *server) url() string {

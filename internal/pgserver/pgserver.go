@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -63,7 +64,7 @@ type Server struct {
 	Settings []string             // such as "fsync=off": they have precedence over the file postgresql.conf
 	Process  *os.Process          // nil while the server does not run
 
-	ended chan struct{} // closed when Process has ended
+	ended chan struct{} // closed when Process and its children have ended
 }
 
 // New makes the files of a Server with empty databases. Run starts the Server, and Close removes the files.
@@ -133,20 +134,23 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = log.Close() }()
 	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.Port), "-k", s.Dir, "-c", "listen_addresses=127.0.0.1"}
 	for _, set := range s.Settings {
 		args = append(args, "-c", set)
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), path, args...)
-	cmd.SysProcAttr, cmd.Dir, cmd.Stdout, cmd.Stderr = s.As, s.Dir, log, log
+	// The output goes through a pipe and not right into the file: Wait returns when no process has the pipe any more, so also the
+	// children have ended, or after WaitDelay.
+	output := struct{ io.Writer }{log}
+	cmd.SysProcAttr, cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = s.As, s.Dir, &output, &output, 10*time.Second
 	if err := cmd.Start(); err != nil {
-		return err
+		return errors.Join(err, log.Close())
 	}
 	ended := make(chan struct{})
 	s.Process, s.ended = cmd.Process, ended
 	go func() {
 		_ = cmd.Wait()
+		_ = log.Close()
 		close(ended)
 	}()
 	for !s.ready() {
@@ -179,12 +183,13 @@ func (s *Server) Stop() {
 	s.end(syscall.SIGQUIT)
 }
 
-// Kill ends the main process of the Server at once, if it runs. Its children end by themselves as soon as they notice.
+// Kill ends the main process of the Server at once, if it runs. Its children end by themselves as soon as they notice, and Kill waits
+// for them: until then they have the port and the files.
 func (s *Server) Kill() {
 	s.end(syscall.SIGKILL)
 }
 
-// end sends the signal to the main process of the server, and waits until it has ended.
+// end sends the signal to the main process of the server, and waits until it and its children have ended.
 func (s *Server) end(signal syscall.Signal) {
 	if s.Process == nil {
 		return
