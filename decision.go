@@ -168,8 +168,8 @@ func (l *RateLimiter) answered(ctx context.Context, d *decision) (res Result, er
 	d.recordCustomGrant(&res)
 	err = d.problems()
 	if l.settings.observer != nil && d.decided() {
-		vs := verdicts{parts: d.parts, origins: d.origins, now: d.Now, ruled: d.ruled.Freed > 0}
-		l.tell(ctx, &d.request, d.rules, &vs, d.binding, &res, err, d.watch.Elapsed(&l.time))
+		vs := verdicts{parts: d.parts, origins: d.origins, now: d.Now, ruled: d.ruled.Freed > 0, took: d.watch.Elapsed(&l.time)}
+		l.tell(ctx, &d.request, d.rules, &vs, d.binding, &res, err)
 	}
 	return res, err
 }
