@@ -129,7 +129,7 @@ func (r *activeRule) takeCustom(ctx context.Context, key string, n int) (res Res
 
 // policyAnswer returns the answer of the failure policy of r, which is FailOpen or FailClosed.
 func (r *activeRule) policyAnswer() Result {
-	return resultOf(&engine.Part{Answer: engine.Answer{Verdict: r.OnStoreError.verdict(r.Rate)}}, true)
+	return resultOf(&engine.Part{Answer: engine.Answer{Verdict: r.OnStoreError.verdict(r.Rate)}}, &origin{by: byPolicy})
 }
 
 // setCustom stores res in d as the answer of the custom limiter.

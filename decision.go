@@ -168,8 +168,8 @@ func (l *RateLimiter) answered(ctx context.Context, d *decision) (res Result, er
 	d.recordCustomGrant(&res)
 	err = d.problems()
 	if l.settings.observer != nil && d.decided() {
-		vs := verdicts{parts: d.parts, origins: d.origins, now: d.Now, ruled: d.ruled.Freed > 0}
-		l.tell(ctx, &d.request, d.rules, &vs, d.binding, &res, err, d.watch.Elapsed(&l.time))
+		vs := verdicts{parts: d.parts, origins: d.origins, now: d.Now, ruled: d.ruled.Freed > 0, took: d.watch.Elapsed(&l.time)}
+		l.tell(ctx, &d.request, d.rules, &vs, d.binding, &res, err)
 	}
 	return res, err
 }
@@ -353,8 +353,7 @@ func (d *decision) appendEach(ctx context.Context, each []Result) []Result {
 			if i == d.custom && d.origins[i].by == 0 {
 				d.lookAtCustom(ctx)
 			}
-			res = resultOf(&d.parts[i], d.origins[i].by == byPolicy)
-			res.Reason = reasonOf(&d.parts[i], &d.origins[i])
+			res = resultOf(&d.parts[i], &d.origins[i])
 		}
 		res.Rule, res.Advised = rule(i).resultName(), rule(i).Mode == ModeAdvise
 		each = append(each, res)

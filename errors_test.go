@@ -137,7 +137,7 @@ func TestZeroLimiters(t *testing.T) {
 		new(ratelimit.TokenBucket), new(ratelimit.FixedWindow), new(ratelimit.SlidingWindowLog),
 		new(ratelimit.SlidingWindowCounter), new(ratelimit.LeakyBucket),
 	} {
-		denied := ratelimit.Result{RetryAfter: ratelimit.Never}
+		denied := ratelimit.Result{RetryAfter: ratelimit.Never, Reason: ratelimit.ReasonLimit}
 		assert.Equal(t, denied, l.Allow("key"), "%T", l)
 		assert.Equal(t, denied, l.Peek("key"), "%T", l)
 		res, err := l.Take(t.Context(), "key", 1)

@@ -198,8 +198,8 @@ func explainRule(ctx context.Context, d *decision, r *activeRule, i int, at time
 	if i == d.custom && o.by == 0 {
 		d.lookAtCustom(ctx)
 	}
-	x.Result = resultOf(p, o.by == byPolicy)
-	x.Result.Rule, x.Result.Reason = r.Name, reasonOf(p, o)
+	x.Result = resultOf(p, o)
+	x.Result.Rule = r.Name
 	var told Decision
 	x.RateFrom = told.setRule(r, &d.request, &verdicts{parts: d.parts, origins: d.origins}, i)
 	x.Rate, x.Override = told.Rate, overrideOf(d.ruled.About(r.Name))

@@ -47,7 +47,7 @@ func TestExplain(t *testing.T) {
 		Rate: ratelimit.PerSecond(100), RateFrom: "rule", AnsweredBy: "own", MaxIn: 200,
 		Result: ratelimit.Result{Allowed: true, Limit: 100, Remaining: 98, ResetAfter: time.Second, Rule: "all"},
 	}
-	denied := ratelimit.Result{Limit: 3, Remaining: 1, RetryAfter: 20 * time.Second, ResetAfter: 40 * time.Second, Rule: "/search"}
+	denied := by("/search", no(3, 1, 20*time.Second, 40*time.Second))
 	want := ratelimit.Explanation{
 		Request: req, Match: "exact", Pattern: "/search", Result: denied,
 		Rules: []ratelimit.RuleExplanation{
@@ -60,7 +60,7 @@ func TestExplain(t *testing.T) {
 			{
 				Name: "trial", Match: "exact", Pattern: "/search", KeyType: "ip+user", Key: "3:::1alice", Algorithm: byLog, Mode: ratelimit.ModeShadow,
 				Rate: ratelimit.PerHour(1), RateFrom: "rule", AnsweredBy: "unseen", MaxIn: 2,
-				Result: ratelimit.Result{Limit: 1, Remaining: 1, RetryAfter: ratelimit.Never, Rule: "trial"},
+				Result: ratelimit.Result{Limit: 1, Remaining: 1, RetryAfter: ratelimit.Never, Rule: "trial", Reason: ratelimit.ReasonLimit},
 			},
 		},
 	}
@@ -529,7 +529,7 @@ rule     match  key           algorithm    rate                   from  state  l
 	require.NoError(t, err)
 	require.Equal(t, ratelimit.Rate{Requests: 1, Window: "month from day 28 Europe/Berlin"}, e.Rules[0].Rate)
 	left := 393 * time.Hour
-	require.Equal(t, ratelimit.Result{Limit: 1, RetryAfter: left, ResetAfter: left, Rule: "month"}, e.Rules[0].Result)
+	require.Equal(t, by("month", no(1, 0, left, left)), e.Rules[0].Result)
 	require.Equal(t, 3, e.Rules[0].MaxIn, "if the clocks are set on the 27th, a window is shorter than 28 days")
 }
 

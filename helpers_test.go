@@ -134,7 +134,7 @@ func yes(limit, remaining int, reset time.Duration) ratelimit.Result {
 
 // no returns the Result of a denied request that may be tried again after retry.
 func no(limit, remaining int, retry, reset time.Duration) ratelimit.Result {
-	return ratelimit.Result{Limit: limit, Remaining: remaining, RetryAfter: retry, ResetAfter: reset}
+	return ratelimit.Result{Limit: limit, Remaining: remaining, RetryAfter: retry, ResetAfter: reset, Reason: ratelimit.ReasonLimit}
 }
 
 // delayed returns r with a Delay of d.
@@ -150,7 +150,9 @@ func peeked(limit, remaining int, reset time.Duration) ratelimit.Result {
 
 // degraded returns res as a failure policy answers it.
 func degraded(res ratelimit.Result) ratelimit.Result {
-	res.Degraded = true
+	if res.Degraded = true; !res.Allowed {
+		res.Reason = ratelimit.ReasonPolicy
+	}
 	return res
 }
 

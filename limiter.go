@@ -196,7 +196,7 @@ func (k *keyed[S, C]) decideBehind(key string, n int64, charge bool) (v engine.V
 func (k *keyed[S, C]) decideSolo(key string, n int, charge bool, res *Result) {
 	switch {
 	case k.solo == nil:
-		res.RetryAfter = Never
+		res.RetryAfter, res.Reason = Never, ReasonLimit
 	case charge && n == 1 && k.solo.settings.observer == nil: // an observer must see a Request.Cost of 1, but Allow sets none
 		*res = k.solo.Allow(key, "")
 	case charge:

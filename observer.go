@@ -102,10 +102,27 @@ func reasonOf(p *engine.Part, o *origin) Reason {
 		return ""
 	case o.bar.Blocks:
 		return ReasonPenalty
-	case p.Ends && o.by != byPolicy:
+	case o.by == byPolicy:
+		return ReasonPolicy
+	case p.Ends:
 		return ReasonBusy
 	}
-	return ""
+	return ReasonLimit
+}
+
+// resultOf returns the Result for the answer p of one rule. o says what gave the answer. Rule and Advised are not set.
+func resultOf(p *engine.Part, o *origin) (res Result) {
+	fill(&res, &p.Verdict)
+	res.Delay, res.Degraded, res.Reason = p.Delay, o.by == byPolicy, reasonOf(p, o)
+	return res
+}
+
+// answer writes the verdict v on a request to which only the rule r applies to res. degraded is true if a failure policy answers.
+func (r *activeRule) answer(res *Result, v *engine.Verdict, degraded bool) {
+	fill(res, v)
+	if res.Rule, res.Degraded = r.resultName(), degraded; degraded && !res.Allowed {
+		res.Reason = ReasonPolicy
+	}
 }
 
 // verdicts holds the answers of all rules for one request, for the observer.
@@ -116,6 +133,7 @@ type verdicts struct {
 	now     instant // the time of the decision
 	ruled   bool    // whether an override blocks the request, or exempts it from a rule
 	whom    uint64  // if an override blocks the request, a hash of the client and IP
+	took    time.Duration
 }
 
 // from returns what answered for the rule with the index i in the slices of vs.
@@ -128,33 +146,38 @@ func (vs *verdicts) from(i int) answerer {
 
 // tell passes the decision on req to the observer: one Decision with the Result res, and one for each rule in
 // ModeShadow or ModeAdvise that was asked. binding is the index in rules of the rule that gave res, or -1.
-func (l *RateLimiter) tell(
-	ctx context.Context, req *Request, rules []*activeRule, vs *verdicts, binding int, res *Result, err error, took time.Duration,
-) {
-	told := Decision{Cost: max(req.Cost, 1), Source: SourceNone, Err: err, Time: l.time.Time(vs.now), Took: took}
-	if l.settings.observeRequests {
-		told.Request = *req
-	}
-	if len(rules) == 0 && vs.ruled {
-		told.Source, told.Key = SourceOverride, vs.whom
-	}
+func (l *RateLimiter) tell(ctx context.Context, req *Request, rules []*activeRule, vs *verdicts, binding int, res *Result, err error) {
 	if binding >= 0 || len(rules) == 0 {
-		told.Result = *res
-		if binding >= 0 {
-			told.setRule(rules[binding], req, vs, binding)
-		}
-		observe(ctx, l.settings.observer, &told)
+		l.observe(ctx, req, rules, vs, binding, res, err)
 	}
 	for i := range vs.parts {
 		p, by := &vs.parts[i], vs.from(i)
 		if !p.Shadow || by == 0 {
 			continue
 		}
-		told.setRule(rules[i], req, vs, i)
-		told.Result = resultOf(p, by == byPolicy)
-		told.Result.Rule = rules[i].Name
-		observe(ctx, l.settings.observer, &told)
+		res := resultOf(p, &origin{by: by})
+		res.Rule = rules[i].Name
+		l.observe(ctx, req, rules, vs, i, &res, err)
 	}
+}
+
+// observe calls the observer with the Result res of the rule with the index i in rules, or of no rule if i is -1. A panic is
+// dropped, so that it changes no decision.
+func (l *RateLimiter) observe(ctx context.Context, req *Request, rules []*activeRule, vs *verdicts, i int, res *Result, err error) {
+	defer func() { _ = recover() }()
+	var told Decision // not a literal, and passed on only once, because a Decision is large: each copy takes some nanoseconds
+	told.Result, told.Cost, told.Source = *res, max(req.Cost, 1), SourceNone
+	told.Err, told.Time, told.Took = err, l.time.Time(vs.now), vs.took
+	if l.settings.observeRequests {
+		told.Request = *req
+	}
+	if len(rules) == 0 && vs.ruled {
+		told.Source, told.Key = SourceOverride, vs.whom
+	}
+	if i >= 0 {
+		told.setRule(rules[i], req, vs, i)
+	}
+	l.settings.observer.Observe(ctx, told)
 }
 
 // setRule sets the fields of t that describe the rule r, such as its rate, and returns where the rate comes from. i is the
@@ -162,7 +185,8 @@ func (l *RateLimiter) tell(
 func (t *Decision) setRule(r *activeRule, req *Request, vs *verdicts, i int) RateFrom {
 	p := &vs.parts[i]
 	t.Rule, t.Algorithm, t.KeyType, t.Mode, t.Source = r.Name, r.Algorithm, r.Key, r.Mode, sources[vs.from(i)]
-	t.Tier, t.Rate, t.Key, t.Unit, t.Cost = "", r.Rate, p.Hash.Hi, r.Unit, int(p.N)
+	t.Tier, t.Key, t.Unit, t.Cost = "", p.Hash.Hi, r.Unit, int(p.N)
+	t.Rate = r.Rate
 	switch {
 	case r.Limiter != nil:
 		t.Rate = Rate{} // the rate of a custom limiter is not known here
@@ -180,12 +204,6 @@ func (t *Decision) setRule(r *activeRule, req *Request, vs *verdicts, i int) Rat
 		}
 	}
 	return "rule"
-}
-
-// observe calls the observer o with d. A panic in o is dropped, so that it changes no decision.
-func observe(ctx context.Context, o Observer, d *Decision) {
-	defer func() { _ = recover() }()
-	o.Observe(ctx, *d)
 }
 
 // SlogObserver returns an [Observer] that writes to log. At level Info, it writes denials, including those that a rule

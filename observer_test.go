@@ -368,3 +368,92 @@ func TestObserverGetsTheContext(t *testing.T) {
 type ctxObserver func(ctx context.Context, d ratelimit.Decision)
 
 func (f ctxObserver) Observe(ctx context.Context, d ratelimit.Decision) { f(ctx, d) }
+
+// An endingStore is a MemoryStore whose Take fails once ended is set.
+type endingStore struct {
+	*ratelimit.MemoryStore
+	ended bool
+}
+
+func (s *endingStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelimit.Result, error) {
+	if s.ended {
+		return nil, errFault
+	}
+	return s.MemoryStore.Take(ctx, asks)
+}
+
+// TestReasons denies requests for each reason. Every way to ask, and the observer, say the same reason, in memory and over a store.
+func TestReasons(t *testing.T) {
+	one := ratelimit.PerHour(1)
+	for name, limit := range map[string]ratelimit.Rule{
+		"one rule": {Name: "r", Endpoint: "/limit", Rate: one},
+		"a tier":   {Name: "r", Endpoint: "/limit", Rate: ratelimit.PerHour(9), Tiers: map[string]ratelimit.Rate{"free": one}},
+	} {
+		rules := []ratelimit.Rule{
+			limit,
+			{Name: "second", Endpoint: "/two", Rate: ratelimit.PerHour(9)},
+			{Name: "first", Endpoint: "/two", Rate: one},
+			{Name: "running", Endpoint: "/busy", Rate: one, Algorithm: ratelimit.AlgorithmInFlight},
+			{Name: "struck", Endpoint: "/penalty", Rate: one, Penalty: ratelimit.Penalty{After: 1, Within: time.Minute, For: time.Hour}},
+			{Name: "own", Endpoint: "/custom", Limiter: answering(ratelimit.Result{Limit: 1, RetryAfter: sec}, nil)},
+		}
+		for _, stored := range []bool{false, true} {
+			clock := ratelimit.NewFakeClock(epoch)
+			memory, err := newMemory(clock)
+			require.NoError(t, err)
+			store := &endingStore{MemoryStore: memory}
+			told := new(record)
+			opts := []ratelimit.Option{
+				ratelimit.WithClock(clock), ratelimit.WithObserver(told), ratelimit.WithFailurePolicy(ratelimit.FailClosed),
+			}
+			if stored {
+				opts = append(opts, ratelimit.WithStore(store))
+			}
+			l := newRules(t, rules, nil, opts...)
+			denied := func(client, endpoint string, reason ratelimit.Reason) {
+				t.Helper()
+				req := ratelimit.Request{Client: client, Endpoint: endpoint, Tier: "free"}
+				answers := make([]ratelimit.Result, 0, 4)
+				if endpoint != "/busy" { // only Reserve asks a rule that limits running requests
+					res, _ := l.Check(t.Context(), req)
+					peeked, _ := l.Peek(t.Context(), req)
+					explained, _ := l.Explain(t.Context(), req)
+					answers = append(answers, res, peeked, explained.Result)
+				}
+				if endpoint != "/custom" {
+					held, _ := l.Reserve(t.Context(), req, time.Hour)
+					answers = append(answers, held.Result())
+				}
+				for i, res := range answers {
+					require.False(t, res.Allowed, "%s, store: %v, %s, answer %d", name, stored, endpoint, i)
+					require.Equal(t, reason, res.Reason, "%s, store: %v, %s, answer %d", name, stored, endpoint, i)
+				}
+				require.NotEmpty(t, told.seen)
+				for _, d := range told.seen {
+					require.Equal(t, reason, d.Result.Reason, "%s, store: %v, %s, told", name, stored, endpoint)
+				}
+				told.seen = nil
+			}
+			for _, endpoint := range []string{"/limit", "/two", "/busy", "/penalty"} {
+				held, err := l.Reserve(t.Context(), ratelimit.Request{Client: "c", Endpoint: endpoint, Tier: "free"}, time.Hour)
+				require.NoError(t, err)
+				require.True(t, held.Result().Allowed)
+				require.Empty(t, held.Result().Reason)
+			}
+			require.False(t, check(t, l, ratelimit.Request{Client: "c", Endpoint: "/penalty"}).Allowed, "a strike, which begins a block")
+			told.seen = nil
+			denied("c", "/limit", ratelimit.ReasonLimit)
+			denied("c", "/two", ratelimit.ReasonLimit)
+			denied("c", "/custom", ratelimit.ReasonLimit)
+			denied("c", "/busy", ratelimit.ReasonBusy)
+			denied("c", "/penalty", ratelimit.ReasonPenalty)
+			require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "b", Effect: ratelimit.EffectBlock, Until: epoch.Add(time.Hour)}))
+			denied("b", "/limit", ratelimit.ReasonOverride)
+			if stored {
+				store.ended = true
+				denied("d", "/limit", ratelimit.ReasonPolicy)
+				denied("d", "/two", ratelimit.ReasonPolicy)
+			}
+		}
+	}
+}

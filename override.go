@@ -264,7 +264,8 @@ func (l *RateLimiter) denyBlocked(ctx context.Context, d *decision) (res Result)
 	l.overrides.Blocked.Add(1)
 	if l.settings.observer != nil {
 		hash := keytable.HashOfPair(d.request.Client, d.request.IP)
-		l.tell(ctx, &d.request, nil, &verdicts{ruled: true, whom: hash.Hi, now: d.Now}, -1, &res, nil, d.watch.Elapsed(&l.time))
+		vs := verdicts{ruled: true, whom: hash.Hi, now: d.Now, took: d.watch.Elapsed(&l.time)}
+		l.tell(ctx, &d.request, nil, &vs, -1, &res, nil)
 	}
 	return res
 }

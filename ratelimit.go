@@ -367,15 +367,16 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 		if res.Delay = delay; req.Tier != "" {
 			r.countTier(req.Tier, true)
 		}
-		fill(res, &v)
-		res.Rule, res.Degraded = r.resultName(), err != nil
+		r.answer(res, &v, err != nil)
 		if l.settings.observer != nil {
 			by := byMemory
 			if err != nil {
 				by = byPolicy
 			}
-			vs := verdicts{by: by, parts: []engine.Part{{Question: engine.Question{Hash: hash, N: n}}}, now: now}
-			l.tell(ctx, req, g.rules, &vs, 0, res, err, watch.Elapsed(&l.time))
+			var parts [1]engine.Part
+			parts[0].Hash, parts[0].N = hash, n
+			vs := verdicts{by: by, parts: parts[:], now: now, took: watch.Elapsed(&l.time)}
+			l.tell(ctx, req, g.rules, &vs, 0, res, err)
 		}
 		return true, err
 	case len(rules) <= 2:
@@ -418,8 +419,8 @@ func (l *RateLimiter) takeSeveral(
 	}
 	binding := combine(rules, parts, outcome.Passes, req, res)
 	if l.settings.observer != nil {
-		vs := verdicts{by: byMemory, parts: parts, now: outcome.Now}
-		l.tell(ctx, req, rules, &vs, binding, res, nil, watch.Elapsed(&l.time))
+		vs := verdicts{by: byMemory, parts: parts, now: outcome.Now, took: watch.Elapsed(&l.time)}
+		l.tell(ctx, req, rules, &vs, binding, res, nil)
 	}
 	return true
 }

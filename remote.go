@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,7 +147,7 @@ func (c *storeCaller) knownDenied(r *activeRule, req *Request, n int64, res *Res
 	known, denied := c.denier.Denied(ask)
 	if denied {
 		r.totals.Add(counters.Denied, 1)
-		*res, res.Rule = known, r.resultName()
+		*res, res.Rule, res.Reason = known, r.resultName(), cmp.Or(known.Reason, ReasonLimit)
 	}
 	return denied
 }

@@ -66,15 +66,18 @@ type Result struct {
 	// Rule is the name of the rule that the other fields describe, or empty outside a [RateLimiter].
 	Rule string
 
-	// Reason is one of the constants, or empty. It is empty for a grant, and for a denial because the limit is reached.
+	// Reason says why the request was denied. It is one of the constants, or empty for a grant.
 	Reason Reason
 }
 
-// A Reason says why a request was denied. A [Store] sets it too.
+// A Reason says why a request was denied.
 type Reason = string
 
 // The values of [Result.Reason].
 const (
+	ReasonLimit  Reason = "limit"  // the limit is reached
+	ReasonPolicy Reason = "policy" // a [FailurePolicy] has denied the request, because the store or a custom limiter has failed
+
 	// ReasonBusy is for a rule with [AlgorithmInFlight]: other requests are running. RetryAfter is then an upper bound. If
 	// another rule denies the request too, the Result is that of the other rule.
 	ReasonBusy Reason = "busy"
@@ -106,9 +109,11 @@ func (r Result) String() string { return explained.Result(r).String() }
 // unlimited is the answer to a request to which no limit applies.
 var unlimited = Result{Allowed: true, Limit: -1, Remaining: -1}
 
-// fill copies the verdict v to res, field by field. It does not set Delay, Rule and Degraded.
+// fill copies the verdict v of an algorithm to res, field by field. It does not set Delay, Rule and Degraded.
 func fill(res *Result, v *engine.Verdict) {
-	res.Allowed = v.RetryAfter == 0
+	if res.Allowed = v.RetryAfter == 0; !res.Allowed {
+		res.Reason = ReasonLimit
+	}
 	res.Limit = int(v.Limit)
 	res.Remaining = int(v.Left)
 	res.RetryAfter = v.RetryAfter
@@ -126,11 +131,4 @@ func setResult(p *engine.Part, res Result) {
 		// With a RetryAfter of 0, a caller of Wait would ask the store or limiter again and again without a pause.
 		p.RetryAfter = time.Millisecond
 	}
-}
-
-// resultOf returns the Result for the answer p of one rule, with Degraded set to degraded. Rule, Reason and Advised are not set.
-func resultOf(p *engine.Part, degraded bool) (res Result) {
-	fill(&res, &p.Verdict)
-	res.Delay, res.Degraded = p.Delay, degraded
-	return res
 }

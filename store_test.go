@@ -341,7 +341,7 @@ func TestKnownDenialSkipsTheStore(t *testing.T) {
 	limiter, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "/search", Rate: ratelimit.PerMinute(5)}}, nil, ratelimit.WithStore(store),
 		ratelimit.WithName("test"))
 	require.NoError(t, err)
-	want := ratelimit.Result{Limit: 5, RetryAfter: time.Minute, ResetAfter: time.Hour, Rule: "/search"}
+	want := ratelimit.Result{Limit: 5, RetryAfter: time.Minute, ResetAfter: time.Hour, Rule: "/search", Reason: ratelimit.ReasonLimit}
 	assert.Equal(t, want, limiter.Allow("alice", "/search"))
 	res, err := limiter.Check(context.Background(), ratelimit.Request{Client: "alice", Endpoint: "/search", Cost: 3})
 	assert.NoError(t, err)

@@ -725,7 +725,7 @@ func TestRefusedDelayHasARetryAfter(t *testing.T) {
 		res, err := l.Wait(ctx, "key", 1)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		want := before
-		want.Allowed, want.Delay, want.RetryAfter = false, 0, before.Delay-before.Delay/3
+		want.Allowed, want.Delay, want.RetryAfter, want.Reason = false, 0, before.Delay-before.Delay/3, ratelimit.ReasonLimit
 		require.Equal(t, want, res, "after that long, the Delay would end at the deadline")
 		require.Equal(t, before, l.Peek("key"), "nothing was taken")
 	})

@@ -197,7 +197,7 @@ func TestDenied(t *testing.T) {
 	assert.Equal(t, "slow down\n", w.Body.String())
 	assert.Equal(t, "60", w.Header().Get("Retry-After"), "the header is set before")
 	assert.Equal(t, `"per-client";r=0;t=60`, w.Header().Get("RateLimit"))
-	res := ratelimit.Result{Limit: 1, RetryAfter: time.Minute, ResetAfter: time.Minute, Rule: "per-client"}
+	res := ratelimit.Result{Limit: 1, RetryAfter: time.Minute, ResetAfter: time.Minute, Rule: "per-client", Reason: ratelimit.ReasonLimit}
 	assert.Equal(t, ratelimit.Request{Client: "ip:203.0.113.9", IP: "203.0.113.9", Endpoint: "unmatched"}, got.Request)
 	assert.Equal(t, netip.MustParseAddr(client), got.Addr)
 	assert.Equal(t, res, got.Result)

@@ -128,8 +128,12 @@ func up(d, unit time.Duration) time.Duration {
 	return d
 }
 
-// rounded returns the result with its Durations rounded up to a multiple of unit.
+// rounded returns the result with its Durations rounded up to a multiple of unit. ReasonLimit becomes an empty Reason, because
+// limiters and stores need not set it.
 func rounded(res ratelimit.Result, unit time.Duration) ratelimit.Result {
+	if res.Reason == ratelimit.ReasonLimit {
+		res.Reason = ""
+	}
 	res.RetryAfter, res.ResetAfter, res.Delay = up(res.RetryAfter, unit), up(res.ResetAfter, unit), up(res.Delay, unit)
 	return res
 }

@@ -170,5 +170,8 @@ func decide(b budget, h *history, at time.Time, n int, charge bool) ratelimit.Re
 	if renewal := b.renewal(u); renewal.Sign() > 0 {
 		res.ResetAfter = duration(add(ahead, renewal))
 	}
+	if !res.Allowed {
+		res.Reason = ratelimit.ReasonLimit
+	}
 	return res
 }

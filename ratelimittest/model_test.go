@@ -48,6 +48,9 @@ func playSteps(t *testing.T, model func(time.Time, ratelimit.Rate) ratelimittest
 			Allowed: st.allowed, Limit: limit, Remaining: st.remaining,
 			RetryAfter: st.retryAfter, ResetAfter: st.resetAfter, Delay: st.delay,
 		}
+		if !want.Allowed {
+			want.Reason = ratelimit.ReasonLimit
+		}
 		if got := m.Ask(at, st.n); got != want {
 			t.Errorf("step %d, %d at %v: %s:\n got %+v\nwant %+v", i, st.n, st.at, st.why, got, want)
 		}

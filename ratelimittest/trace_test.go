@@ -135,6 +135,9 @@ func TestTraces(t *testing.T) {
 							Allowed: e.allowed, Limit: model.Limit, Remaining: e.remaining,
 							RetryAfter: e.retryAfter, ResetAfter: model.ResetAfter, Delay: e.delay,
 						}
+						if !want.Allowed {
+							want.Reason = ratelimit.ReasonLimit
+						}
 						if model != want {
 							t.Errorf("at %v:\n got %+v\nwant %+v", e.at, model, want)
 						}

@@ -170,6 +170,9 @@ func (m *warm) decide(at time.Time, n int, charge bool) ratelimit.Result {
 	if renewal := largest(m.full.renewal(u), m.grow(first, u)); renewal.Sign() > 0 {
 		res.ResetAfter = duration(add(ahead, renewal))
 	}
+	if !res.Allowed {
+		res.Reason = ratelimit.ReasonLimit
+	}
 	return res
 }
 

@@ -98,7 +98,7 @@ func TestFirstWindowBegins(t *testing.T) {
 	clock := ratelimit.NewFakeClock(time.Unix(1772323200, 0))
 	s := newStore(t, client, redisstore.WithClock(clock), redisstore.WithDenialCache(0))
 	rate := firstUse(10)
-	require.Equal(t, ratelimit.Result{Limit: 10, Remaining: 10, RetryAfter: ratelimit.Never}, take(t, s, ask(fixed, rate, 11)))
+	require.Equal(t, denial(10, 10, ratelimit.Never, 0), take(t, s, ask(fixed, rate, 11)))
 	require.Equal(t, ratelimit.Result{Allowed: true, Limit: 10, Remaining: 10}, take(t, s, ask(fixed, rate, 0)))
 	require.Empty(t, dump(t, client), "a denial begins no window")
 
@@ -109,8 +109,8 @@ func TestFirstWindowBegins(t *testing.T) {
 	require.Equal(t, 10*time.Minute, take(t, s, ask(fixed, rate, 9)).ResetAfter)
 	settle(t, s, reserved, 0)
 	clock.Advance(5*time.Minute - time.Microsecond)
-	require.Equal(t, ratelimit.Result{Limit: 10, Remaining: 1, RetryAfter: 5*time.Minute + time.Microsecond,
-		ResetAfter: 5*time.Minute + time.Microsecond}, take(t, s, ask(fixed, rate, 2)), "the window keeps its begin while anything is left in it")
+	left := 5*time.Minute + time.Microsecond
+	require.Equal(t, denial(10, 1, left, left), take(t, s, ask(fixed, rate, 2)), "the window keeps its begin while anything is left in it")
 	clock.Advance(5 * time.Minute)
 	require.False(t, take(t, s, ask(fixed, rate, 2)).Allowed, "a microsecond early")
 	clock.Advance(time.Microsecond)
@@ -344,7 +344,7 @@ func TestWindowsSurviveTheServer(t *testing.T) {
 	}{{monthly(10), time.Minute}, {first, time.Hour}} {
 		u := ask(fixed, row.rate, 5)
 		u.Rule = row.rate.String()
-		require.Equal(t, ratelimit.Result{Limit: 10, Remaining: 4, RetryAfter: row.wait, ResetAfter: row.wait}, take(t, s, u))
+		require.Equal(t, denial(10, 4, row.wait, row.wait), take(t, s, u))
 		clock.Advance(row.wait)
 		require.Equal(t, 5, take(t, s, u).Remaining)
 	}
@@ -364,7 +364,7 @@ func TestWindowsKeepNothingInTheProcess(t *testing.T) {
 		}
 		require.Zero(t, s.Stats().Leased)
 		end := 100 * time.Millisecond
-		want := ratelimit.Result{Limit: 50, RetryAfter: end, ResetAfter: end}
+		want := denial(50, 0, end, end)
 		require.Equal(t, want, take(t, s, u))
 		clock.Advance(end - time.Microsecond)
 		before := s.Stats()
@@ -401,7 +401,7 @@ func TestWindowsKeepNothingInTheProcess(t *testing.T) {
 	u.Rule, u.N, u.Penalty = "struck", 5, ratelimit.Penalty{After: 2, Within: time.Minute, For: time.Minute}
 	require.True(t, take(t, s, u).Allowed)
 	u.N = 1
-	require.Empty(t, take(t, s, u).Reason)
+	require.Equal(t, ratelimit.ReasonLimit, take(t, s, u).Reason)
 	require.Equal(t, ratelimit.ReasonPenalty, take(t, s, u).Reason, "each denial is a strike")
 }
 
@@ -515,9 +515,9 @@ func TestWindowClockHeals(t *testing.T) {
 		clock.Set(right.AddDate(10, 0, 0))
 		require.True(t, take(t, s, u).Allowed)
 		clock.Set(right)
-		require.Equal(t, ratelimit.Result{Limit: 4, Remaining: 1, RetryAfter: row.reset, ResetAfter: row.reset}, take(t, s, u))
+		require.Equal(t, denial(4, 1, row.reset, row.reset), take(t, s, u))
 		clock.Advance(row.reset - time.Microsecond)
-		require.Equal(t, ratelimit.Result{Limit: 4, Remaining: 1, RetryAfter: time.Microsecond, ResetAfter: time.Microsecond}, take(t, s, u))
+		require.Equal(t, denial(4, 1, time.Microsecond, time.Microsecond), take(t, s, u))
 		clock.Advance(time.Microsecond)
 		require.Equal(t, 1, take(t, s, u).Remaining)
 

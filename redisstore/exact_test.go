@@ -39,6 +39,13 @@ for i = 1, #ARGV, 4 do
 end
 return out`
 
+// denial returns the Result of a request that is denied because the limit is reached.
+func denial(limit, remaining int, retry, reset time.Duration) ratelimit.Result {
+	return ratelimit.Result{
+		Limit: limit, Remaining: remaining, RetryAfter: retry, ResetAfter: reset, Reason: ratelimit.ReasonLimit,
+	}
+}
+
 // TestProducts compares the arithmetic of the scripts with that of big integers, mostly
 // near the largest numbers that a double holds.
 func TestProducts(t *testing.T) {
@@ -232,7 +239,7 @@ func TestBurstChanges(t *testing.T) {
 
 	require.Equal(t, 0, left(200, 200).Remaining)
 	held := dump(t, client)
-	assert.Equal(t, ratelimit.Result{Limit: 50, RetryAfter: 100 * time.Millisecond, ResetAfter: 5 * time.Second}, left(50, 1))
+	assert.Equal(t, denial(50, 0, 100*time.Millisecond, 5*time.Second), left(50, 1))
 	clock.Advance(5 * time.Second)
 	assert.False(t, left(50, 51).Allowed, "never fits")
 	assert.Equal(t, 50, left(50, 0).Remaining)
@@ -264,7 +271,7 @@ func TestBurstOfLeakyBucketChanges(t *testing.T) {
 	assert.Equal(t, 60, left(100, 40).Remaining)
 
 	held := dump(t, client)
-	assert.Equal(t, ratelimit.Result{Limit: 5, RetryAfter: 3600 * time.Millisecond, ResetAfter: 4 * time.Second}, left(5, 1))
+	assert.Equal(t, denial(5, 0, 3600*time.Millisecond, 4*time.Second), left(5, 1))
 	assert.Equal(t, held, dump(t, client), "a denial under a smaller burst changes nothing")
 	assert.Equal(t, 60, left(100, 0).Remaining)
 	clock.Advance(3600*time.Millisecond - time.Microsecond)
@@ -294,7 +301,7 @@ func TestDenialAtSlowerRate(t *testing.T) {
 		fast := ratelimit.PerSecond(100).WithBurst(10)
 		require.Equal(t, 1, of(fast, 9).Remaining)
 		held := dump(t, client)
-		soon := ratelimit.Result{Limit: 20, Remaining: 1, RetryAfter: 90 * time.Millisecond, ResetAfter: 90 * time.Millisecond}
+		soon := denial(20, 1, 90*time.Millisecond, 90*time.Millisecond)
 		slow := ratelimit.PerHour(1).WithBurst(20)
 		assert.Equal(t, soon, of(slow, 5), "%s: the key was charged at the fast rate only, and is new when it owes nothing at this rate", a)
 		assert.Equal(t, soon, of(slow, 11), a)
@@ -316,7 +323,7 @@ func TestDenialAtSlowerRate(t *testing.T) {
 		require.Equal(t, 1, of(fast, n).Remaining)
 		held = dump(t, client)
 		hours := func(n int) ratelimit.Result {
-			return ratelimit.Result{Limit: 20, Remaining: 1, RetryAfter: time.Duration(n) * time.Hour, ResetAfter: 9 * time.Hour}
+			return denial(20, 1, time.Duration(n)*time.Hour, 9*time.Hour)
 		}
 		assert.Equal(t, hours(4), of(slow, 5), "%s: 5 of the 10 that the key may have", a)
 		assert.Equal(t, hours(9), of(slow, 11), "%s: more than it may have, so it must owe nothing first", a)

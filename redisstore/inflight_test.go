@@ -61,7 +61,7 @@ func TestHeldStored(t *testing.T) {
 	for _, name := range []string{key, key + ";r"} {
 		assert.InDelta(t, (time.Hour + time.Minute).Seconds(), client.TTL(ctx, name).Val().Seconds(), 10, name) // the pad of WithClock is an hour
 	}
-	denied := ratelimit.Result{Limit: 10, Remaining: 5, RetryAfter: 59 * time.Second, ResetAfter: time.Minute}
+	denied := denial(10, 5, 59*time.Second, time.Minute)
 	require.Equal(t, denied, take(t, s, held(10, 6, 9)))
 	require.Equal(t, ratelimit.Never, take(t, s, held(10, 11, 9)).RetryAfter)
 	states, err := s.Look(ctx, []redisstore.Stored{{Name: key, Ask: ratelimit.Ask{Algorithm: found.Ask.Algorithm, Rate: one.Rate}}})
@@ -324,7 +324,7 @@ func TestHeldFull(t *testing.T) {
 	require.NoError(t, client.Set(ctx, key, fmt.Sprintf("60000000 1772323200 0 %d", most-1), time.Hour).Err())
 	last := held(limit, 1, most)
 	require.Equal(t, limit-most, take(t, s, last).Remaining)
-	full := ratelimit.Result{Limit: limit, RetryAfter: time.Minute, ResetAfter: 61*time.Second + (most-3)*time.Microsecond}
+	full := denial(limit, 0, time.Minute, 61*time.Second+(most-3)*time.Microsecond)
 	require.Equal(t, full, take(t, s, held(limit, 1, most+1)), "until the oldest is over")
 	settle(t, s, last, 0)
 	require.Equal(t, limit-most, take(t, s, held(limit, 1, most+1)).Remaining)

@@ -121,9 +121,9 @@ func (l *level) take(p *plan, n int64, charge bool) ratelimit.Result {
 	res := ratelimit.Result{Limit: int(p.limit)}
 	switch {
 	case want > p.limit:
-		res.RetryAfter = ratelimit.Never
+		res.RetryAfter, res.Reason = ratelimit.Never, ratelimit.ReasonLimit
 	case want > left:
-		res.RetryAfter = micros(l.wait(p, want))
+		res.RetryAfter, res.Reason = micros(l.wait(p, want)), ratelimit.ReasonLimit
 	default:
 		res.Allowed = true
 		if p.kind == 'l' {

@@ -60,7 +60,7 @@ func TestPenalty(t *testing.T) {
 	a.Rate = ratelimit.Rate{Requests: 1, Per: 2 * time.Second}
 	require.True(t, take(t, p.Store, a).Allowed)
 	p.clock.Advance(time.Second)
-	denied := ratelimit.Result{Limit: 1, RetryAfter: time.Second, ResetAfter: time.Second}
+	denied := denial(1, 0, time.Second, time.Second)
 	require.Equal(t, denied, take(t, p.Store, a))
 	require.Equal(t, denied, take(t, p.Store, a))
 	blocked := ratelimit.Result{Limit: 1, RetryAfter: 10 * time.Second, ResetAfter: 10 * time.Second, Reason: ratelimit.ReasonPenalty}
@@ -90,7 +90,7 @@ func TestPenaltyWaits(t *testing.T) {
 	assert.True(t, blocked)
 	p.clock.Advance(time.Microsecond)
 	res = take(t, p.Store, penalized(1))
-	assert.Equal(t, ratelimit.Reason(""), res.Reason)
+	assert.Equal(t, ratelimit.ReasonLimit, res.Reason)
 	assert.Equal(t, time.Hour-10*time.Second, res.RetryAfter)
 	p.block(penalized(1), 2)
 }

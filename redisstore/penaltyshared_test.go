@@ -116,7 +116,7 @@ func TestPenaltyInSeveralSlots(t *testing.T) {
 		return reasons, left
 	}
 	penalty := ratelimit.ReasonPenalty
-	for i, want := range []ratelimit.Reason{"", "", penalty, penalty} {
+	for i, want := range []ratelimit.Reason{"", ratelimit.ReasonLimit, penalty, penalty} {
 		reasons, left := both()
 		require.Equal(t, [3]ratelimit.Reason{"", want, ""}, reasons, "request %d", i+1)
 		require.Equal(t, [3]int{9, 0, 9}, left, "request %d", i+1)
@@ -202,7 +202,7 @@ func TestPenaltyJoined(t *testing.T) {
 		got = append(got, fmt.Sprintf("%t %d %s", res.Allowed, res.Remaining, res.Reason))
 	}
 	assert.Equal(t, []string{
-		"true 2 ", "true 1 ", "false 1 ", "false 1 ", "true 1 ", "true 0 ",
+		"true 2 ", "true 1 ", "false 1 limit", "false 1 limit", "true 1 ", "true 0 ",
 		"false 0 penalty", "false 0 penalty", "false 0 penalty", "false 0 penalty",
 	}, got)
 	after := store.Stats()
@@ -232,8 +232,8 @@ func TestWhoJoins(t *testing.T) {
 		require.False(t, res.Allowed)
 		reasons = append(reasons, res.Reason)
 	}
-	const penalty = ratelimit.ReasonPenalty
-	assert.Equal(t, []ratelimit.Reason{"", "", penalty, penalty, penalty, "", "", penalty, penalty, penalty}, reasons)
+	const limit, penalty = ratelimit.ReasonLimit, ratelimit.ReasonPenalty
+	assert.Equal(t, []ratelimit.Reason{limit, limit, penalty, penalty, penalty, limit, limit, penalty, penalty, penalty}, reasons)
 	require.NoError(t, store.Pardon(t.Context(), asks[:1]))
 
 	c = gather(t, srv, store, len(asks))
@@ -245,7 +245,7 @@ func TestWhoJoins(t *testing.T) {
 	for _, res := range c.answers[:8] {
 		reasons = append(reasons, res.Reason)
 	}
-	assert.Equal(t, []ratelimit.Reason{"", "", "", "", "", "", "", penalty}, reasons, "three of them strike")
+	assert.Equal(t, []ratelimit.Reason{limit, limit, limit, limit, limit, limit, limit, penalty}, reasons, "three of them strike")
 }
 
 // TestPenaltyInPipeline makes callers of many keys wait at the same time, and requires that each of them strikes.

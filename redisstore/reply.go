@@ -37,8 +37,11 @@ func (a *answer) charged() bool { return a.at != "" }
 // result returns the answer as the Result of a rule with the given limit.
 func (a *answer) result(limit int64) ratelimit.Result {
 	var reason ratelimit.Reason
-	if a.block > 0 {
+	switch {
+	case a.block > 0:
 		reason = ratelimit.ReasonPenalty
+	case !a.granted:
+		reason = ratelimit.ReasonLimit
 	}
 	return ratelimit.Result{
 		Allowed:    a.granted,

@@ -55,7 +55,7 @@ func (s *snapshot) deny(p *plan, n, longest, shortest int64, res *ratelimit.Resu
 		if n <= left {
 			return false
 		}
-		res.Limit, res.Remaining = int(p.limit), int(max(left, 0))
+		res.Limit, res.Remaining, res.Reason = int(p.limit), int(max(left, 0)), ratelimit.ReasonLimit
 		l = s.level
 		l.advance(p, l.at+shortest)
 		res.RetryAfter, res.ResetAfter = ratelimit.Never, micros(l.reset(p))
@@ -66,7 +66,8 @@ func (s *snapshot) deny(p *plan, n, longest, shortest int64, res *ratelimit.Resu
 	case s.known == 'b':
 		return s.block.deny(p, n, longest, shortest, res)
 	case s.known == 'd' && n == 1 && longest < s.retry:
-		res.Limit, res.RetryAfter, res.ResetAfter = int(p.limit), micros(s.retry-shortest), micros(s.reset-shortest)
+		res.Limit, res.Reason = int(p.limit), ratelimit.ReasonLimit
+		res.RetryAfter, res.ResetAfter = micros(s.retry-shortest), micros(s.reset-shortest)
 		return true
 	}
 	return false

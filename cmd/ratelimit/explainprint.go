@@ -100,7 +100,7 @@ func windowText(r *ratelimit.RuleExplanation, at time.Time) string {
 		ns := time.Duration(at.UnixNano())
 		begin = at.Add(-((ns%per + per) % per))
 		end = begin.Add(per)
-	case r.AnsweredBy != "own" || r.Result.Reason != "":
+	case r.AnsweredBy != "own" || !r.Result.Allowed && r.Result.Reason != ratelimit.ReasonLimit:
 		return "" // the window began with the first use of the key, and ResetAfter does not tell here when that was
 	default:
 		end = at.Add(r.Result.ResetAfter)

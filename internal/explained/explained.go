@@ -90,7 +90,7 @@ func (r Result) String() string {
 	if r.Rule != "" {
 		b = fmt.Appendf(b, ", by rule %s", confmap.Quote(r.Rule))
 	}
-	if r.Reason != "" {
+	if r.Reason != "" && r.Reason != "limit" && r.Reason != "policy" {
 		b = fmt.Appendf(b, ", %s", r.Reason)
 	}
 	if r.Advised {

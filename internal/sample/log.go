@@ -75,7 +75,7 @@ func (l *Log) Write(ctx context.Context, d *Decision) {
 		slog.Bool("allowed", d.Allowed), slog.Int("limit", d.Limit), slog.Duration("retry_after", d.RetryAfter),
 		slog.String("source", d.Source), slog.Int("skipped", skipped),
 	}
-	if d.Reason != "" {
+	if d.Reason != "" && d.Reason != "limit" && d.Reason != "policy" { // these two are clear from the message and the source
 		attrs = append(attrs, slog.String("reason", d.Reason))
 	}
 	if d.Tier != "" {

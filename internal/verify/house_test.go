@@ -25,7 +25,7 @@ import (
 // The bounds on the root package. Lower them when the package gets better.
 const (
 	maxRootFiles     = 35   // files that are not tests
-	maxRootLines     = 8090 // in these files
+	maxRootLines     = 8100 // in these files
 	maxRootTestFiles = 40
 	maxBackArrows    = 27 // in the best order of the files that the search finds
 

@@ -227,7 +227,7 @@ func TestInFlightBesideOthers(t *testing.T) {
 		both := start(t, l)
 		require.Equal(t, "requests", both.Result().Rule, "a denial for a time that is known binds")
 		require.Equal(t, 20*time.Second, both.Result().RetryAfter)
-		require.Empty(t, both.Result().Reason)
+		require.Equal(t, ratelimit.ReasonLimit, both.Result().Reason)
 		require.Equal(t, ratelimit.ReasonBusy, both.Results()[1].Reason)
 		require.Equal(t, 1, both.Results()[1].Limit)
 

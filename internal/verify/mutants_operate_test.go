@@ -338,4 +338,22 @@ var operateMutants = []mutant{
 		new: "return [...]Layer{File, Shared, Code}",
 		by:  "^TestOverrideLayers$", why: "the order does not depend on which was set last",
 	},
+	{
+		name: "a doubtful exemption hides a block", file: "internal/override/ruling.go",
+		old: "!r.doubt.Refuses(e) && e.Effect != Rate })",
+		new: "e.Effect != Rate })",
+		by:  "^TestOverrideBlocksDoubtfulAddresses$", why: "where no rule applies, the exemption of a proxy's address frees everybody behind it",
+	},
+	{
+		name: "a policy has no reason of its own", file: "observer.go",
+		old: "\tcase o.by == byPolicy:\n\t\treturn ReasonPolicy\n",
+		new: "",
+		by:  "^TestPropertiesOfFailLocal$", why: "the denial of a failure policy looks like that of a limit",
+	},
+	{
+		name: "a policy for the only rule has no reason of its own", file: "observer.go",
+		old: "degraded && !res.Allowed {",
+		new: "false {",
+		by:  "^TestReasonBehindAnOpenBreaker$", why: "the denial of a failure policy looks like that of a limit",
+	},
 }

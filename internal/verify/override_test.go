@@ -227,8 +227,8 @@ func TestPenalty(t *testing.T) {
 	}
 	require.True(t, l.Allow("alice", "/").Allowed)
 	block := func() time.Duration {
-		require.Empty(t, deny().Reason)
-		require.Empty(t, deny().Reason)
+		require.Equal(t, ratelimit.ReasonLimit, deny().Reason)
+		require.Equal(t, ratelimit.ReasonLimit, deny().Reason)
 		res := deny()
 		require.Equal(t, ratelimit.ReasonPenalty, res.Reason)
 		return res.RetryAfter
@@ -237,7 +237,7 @@ func TestPenalty(t *testing.T) {
 	clock.Advance(10*time.Minute - 1)
 	require.Equal(t, ratelimit.ReasonPenalty, deny().Reason)
 	clock.Advance(1)
-	require.Empty(t, deny().Reason, "the block has ended")
+	require.Equal(t, ratelimit.ReasonLimit, deny().Reason, "the block has ended")
 	clock.Advance(time.Minute)
 	require.EqualValues(t, 1, l.Stats()[0].Penalized)
 	require.NoError(t, l.UpdateRate("login", ratelimit.PerDay(1)))
@@ -251,12 +251,12 @@ func TestPenalty(t *testing.T) {
 	clock.Advance(1 + 30*time.Minute)
 	block()
 	clock.Advance(10 * time.Minute)
-	require.Empty(t, deny().Reason, "after Most, it begins anew")
+	require.Equal(t, ratelimit.ReasonLimit, deny().Reason, "after Most, it begins anew")
 	require.NoError(t, l.Reset(t.Context(), ratelimit.Request{Client: "alice"}))
 	require.True(t, l.Allow("alice", "/").Allowed)
 	block()
 	require.NoError(t, l.Override(t.Context(), ratelimit.Override{Client: "alice", Effect: ratelimit.EffectPardon}))
-	require.Empty(t, deny().Reason, "pardoned, but no budget given back")
+	require.Equal(t, ratelimit.ReasonLimit, deny().Reason, "pardoned, but no budget given back")
 }
 
 // A waited is what Wait has returned, and when.
@@ -357,9 +357,9 @@ func TestWaitPenalty(t *testing.T) {
 		for range 3 {
 			got := <-waitOf(l, "alice", time.Second)
 			require.ErrorIs(t, got.err, context.DeadlineExceeded)
-			require.Empty(t, got.res.Reason, "to wait is no strike")
+			require.Equal(t, ratelimit.ReasonLimit, got.res.Reason, "to wait is no strike")
 		}
-		require.Empty(t, l.Allow("alice", "/").Reason)
+		require.Equal(t, ratelimit.ReasonLimit, l.Allow("alice", "/").Reason)
 		require.Equal(t, ratelimit.ReasonPenalty, l.Allow("alice", "/").Reason)
 		got := <-waitOf(l, "alice", time.Minute)
 		require.ErrorIs(t, got.err, context.DeadlineExceeded)
@@ -598,15 +598,15 @@ func TestStrikesInStore(t *testing.T) {
 		return res[0]
 	}
 	require.True(t, take(func(*ratelimit.Ask) {}).Allowed)
-	require.Empty(t, take(func(a *ratelimit.Ask) { a.Look = true }).Reason)
-	require.Empty(t, take(func(a *ratelimit.Ask) { a.NoStrike = true }).Reason)
-	require.Empty(t, take(func(a *ratelimit.Ask) { a.N = 0 }).Reason)
-	require.Empty(t, take(func(a *ratelimit.Ask) { a.Shadow = true }).Reason)
-	require.Empty(t, take(func(a *ratelimit.Ask) { a.NoStrike = true }).Reason, "none of these is a strike")
+	require.Equal(t, ratelimit.ReasonLimit, take(func(a *ratelimit.Ask) { a.Look = true }).Reason)
+	require.Equal(t, ratelimit.ReasonLimit, take(func(a *ratelimit.Ask) { a.NoStrike = true }).Reason)
+	require.Equal(t, ratelimit.ReasonLimit, take(func(a *ratelimit.Ask) { a.N = 0 }).Reason)
+	require.Equal(t, ratelimit.ReasonLimit, take(func(a *ratelimit.Ask) { a.Shadow = true }).Reason)
+	require.Equal(t, ratelimit.ReasonLimit, take(func(a *ratelimit.Ask) { a.NoStrike = true }).Reason, "none of these is a strike")
 	require.Equal(t, ratelimit.ReasonPenalty, take(func(*ratelimit.Ask) {}).Reason)
 	require.Equal(t, ratelimit.ReasonPenalty, take(func(a *ratelimit.Ask) { a.Look = true }).Reason)
 	require.NoError(t, store.Pardon(t.Context(), []ratelimit.Ask{ask}))
-	require.Empty(t, take(func(a *ratelimit.Ask) { a.Look = true }).Reason)
+	require.Equal(t, ratelimit.ReasonLimit, take(func(a *ratelimit.Ask) { a.Look = true }).Reason)
 	require.Equal(t, ratelimit.ReasonPenalty, take(func(*ratelimit.Ask) {}).Reason)
 	require.NoError(t, store.Reset(t.Context(), []ratelimit.Ask{ask}))
 	require.True(t, take(func(*ratelimit.Ask) {}).Allowed)

@@ -129,7 +129,7 @@ func TestStrikes(t *testing.T) {
 	for range 5 {
 		res, err = l.Peek(ctx, req)
 		require.NoError(t, err)
-		require.Empty(t, res.Reason, "a look is no strike")
+		require.NotEqual(t, ratelimit.ReasonPenalty, res.Reason, "a look is no strike")
 		_, err = l.Explain(ctx, ratelimit.Request{Client: "alice", Endpoint: "/"})
 		require.NoError(t, err)
 		res, err = l.Check(ctx, req)
@@ -139,7 +139,7 @@ func TestStrikes(t *testing.T) {
 	req.ID = ""
 	res, _, err = l.CheckAll(ctx, req, nil)
 	require.NoError(t, err)
-	require.Empty(t, res.Reason, "the first strike")
+	require.Equal(t, ratelimit.ReasonLimit, res.Reason, "the first strike")
 	r, err := l.Reserve(ctx, req, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, ratelimit.ReasonPenalty, r.Result().Reason, "a reservation that is denied is a strike, too")
@@ -165,13 +165,13 @@ func TestStrikes(t *testing.T) {
 		res, err = l.Check(ctx, ratelimit.Request{Client: "carl", Endpoint: "/"})
 		require.NoError(t, err)
 		require.Equal(t, "all", res.Rule)
-		require.Empty(t, res.Reason, "a denial by another rule is no strike")
+		require.Equal(t, ratelimit.ReasonLimit, res.Reason, "a denial by another rule is no strike")
 	}
 	for range 3 {
 		res, err = l.Check(ctx, ratelimit.Request{Client: "dora", Endpoint: "/shadow", Cost: 2})
 		require.NoError(t, err)
 		require.False(t, res.Allowed)
-		require.Empty(t, res.Reason)
+		require.Equal(t, ratelimit.ReasonLimit, res.Reason)
 	}
 	require.Zero(t, l.Stats()[2].Penalized, "a rule in shadow blocks nobody")
 	clock.Advance(-10 * time.Second)
@@ -183,7 +183,7 @@ func TestStrikesStayWithin(t *testing.T) {
 	for _, c := range []struct {
 		gap  time.Duration
 		want ratelimit.Reason
-	}{{30 * time.Second, ratelimit.ReasonPenalty}, {30*time.Second + 1, ""}} {
+	}{{30 * time.Second, ratelimit.ReasonPenalty}, {30*time.Second + 1, ratelimit.ReasonLimit}} {
 		clock := ratelimit.NewFakeClock(newYear)
 		l, err := ratelimit.New([]ratelimit.Rule{{Name: "r", Endpoint: "/", Rate: ratelimit.PerDay(1),
 			Penalty: ratelimit.Penalty{After: 3, Within: time.Minute + 1, For: time.Hour}}}, nil, ratelimit.WithClock(clock))
@@ -224,7 +224,7 @@ func TestStrikesWithoutRoom(t *testing.T) {
 	strike("full")
 	strike("full")
 	strike("full")
-	require.Empty(t, strike("full"), "if all keys are blocked, no further one is")
+	require.Equal(t, ratelimit.ReasonLimit, strike("full"), "if all keys are blocked, no further one is")
 	clock.Advance(time.Hour)
 	strike("full")
 	require.Equal(t, ratelimit.ReasonPenalty, strike("full"), "when blocks have ended, there is room")

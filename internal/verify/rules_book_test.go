@@ -225,7 +225,7 @@ func together(rules []bookRule, answers []ratelimit.Result, passes bool) ratelim
 		return res
 	}
 	res.Allowed, res.Rule, res.Limit = passes, binding.Rule, binding.Limit
-	res.RetryAfter, res.ResetAfter = binding.RetryAfter, binding.ResetAfter
+	res.RetryAfter, res.ResetAfter, res.Reason = binding.RetryAfter, binding.ResetAfter, binding.Reason
 	if !passes {
 		res.Delay = 0
 	}

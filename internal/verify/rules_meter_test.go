@@ -219,7 +219,7 @@ func (m *meter) Ask(at time.Time, n int) ratelimit.Result {
 	}
 	res.Remaining = int(floor(sub(burst, owed)).Num().Int64())
 	res.ResetAfter = m.first(u, func(owed, queued *big.Rat) bool { return owed.Sign() == 0 && (!m.leaky || queued.Sign() == 0) })
-	return ahead(res, sub(u, m.reading(at)).Num().Int64())
+	return ahead(res, sub(u, m.reading(at)).Num().Int64()) // which sets the Reason of a denial
 }
 
 // TestPropertiesOfMeters plays the same schedules on meters and on the models of buckets.

@@ -53,13 +53,16 @@ var seqSteps = map[string]seqStep{
 	"SlidingWindowLog":     seqLog,
 }
 
-// ahead adds to the times in res how many nanoseconds the key's clock is ahead of the limiter's.
+// ahead adds to the times in res how many nanoseconds the key's clock is ahead of the limiter's. It sets the Reason of a denial.
 func ahead(res ratelimit.Result, ns int64) ratelimit.Result {
 	if res.RetryAfter > 0 && res.RetryAfter < ratelimit.Never {
 		res.RetryAfter += time.Duration(ns)
 	}
 	if res.ResetAfter > 0 {
 		res.ResetAfter += time.Duration(ns)
+	}
+	if !res.Allowed {
+		res.Reason = ratelimit.ReasonLimit
 	}
 	return res
 }

@@ -199,10 +199,15 @@ func TestOneStoredRule(t *testing.T) {
 	denied := turn{results: []ratelimit.Result{{Limit: 10, RetryAfter: time.Second, ResetAfter: time.Minute}}}
 	down, left := turn{err: errDead}, turn{err: errDead, cancels: true}
 	open := ratelimit.Result{Allowed: true, Limit: -1, Remaining: -1, Degraded: true, Rule: "r"}
-	closed := ratelimit.Result{Limit: 10, RetryAfter: time.Second, ResetAfter: time.Second, Degraded: true, Rule: "r"}
+	closed := ratelimit.Result{
+		Limit: 10, RetryAfter: time.Second, ResetAfter: time.Second, Degraded: true, Rule: "r", Reason: ratelimit.ReasonPolicy,
+	}
 	named := func(do turn) ratelimit.Result {
-		do.results[0].Rule = "r"
-		return do.results[0]
+		res := do.results[0]
+		if res.Rule = "r"; !res.Allowed {
+			res.Reason = ratelimit.ReasonLimit // the rule says so, though the store says nothing
+		}
+		return res
 	}
 	type stats = ratelimit.RuleStats
 	for _, row := range []struct {
@@ -248,6 +253,19 @@ func TestOneStoredRule(t *testing.T) {
 	require.Equal(t, []stats{{Rule: "r", Allowed: 3, Denied: 1, Degraded: 3, Errors: 3, LiveKeys: 1}}, s.limiter.Stats())
 }
 
+// TestReasonBehindAnOpenBreaker proves that a denial by FailLocal names the policy, also if no call of the store is tried any more.
+func TestReasonBehindAnOpenBreaker(t *testing.T) {
+	l, err := ratelimit.New([]ratelimit.Rule{{Endpoint: "/", Rate: ratelimit.PerHour(1)}}, nil, ratelimit.WithStore(deadStore{}), ratelimit.WithName("n"))
+	require.NoError(t, err)
+	require.True(t, l.Allow("a", "/").Allowed)
+	for range 100 {
+		res := l.Allow("a", "/")
+		require.False(t, res.Allowed)
+		require.Equal(t, ratelimit.ReasonPolicy, res.Reason)
+	}
+	require.Equal(t, 1, l.StoreStats().Open)
+}
+
 // A knowingStore is a ledgerStore that knows a denial while it is told to.
 type knowingStore struct {
 	*ledgerStore
@@ -276,7 +294,7 @@ func TestKnownDenials(t *testing.T) {
 		l, store := made()
 		res, err := l.Check(t.Context(), ratelimit.Request{Client: "a", Endpoint: "/", Cost: 3})
 		require.NoError(t, err)
-		require.Equal(t, ratelimit.Result{Limit: 1, RetryAfter: time.Hour, ResetAfter: time.Hour, Rule: "r"}, res)
+		require.Equal(t, ratelimit.Result{Limit: 1, RetryAfter: time.Hour, ResetAfter: time.Hour, Rule: "r", Reason: ratelimit.ReasonLimit}, res)
 		require.Empty(t, store.taken)
 		require.Equal(t, []ratelimit.Ask{{
 			Rule: "n:r", Key: "a", Client: "a", Algorithm: ratelimit.AlgorithmTokenBucket, Rate: ratelimit.PerMinute(1), N: 3,

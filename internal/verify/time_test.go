@@ -130,7 +130,9 @@ func TestRetryAfterBelowTheFloor(t *testing.T) {
 		require.True(t, ask(31).Allowed, "the first key is as new, and loses its state")
 		clock.now = clock.now.Add(-10 * time.Second)
 		res := ask(12)
-		require.Equal(t, ratelimit.Result{Limit: 3, Remaining: 1, RetryAfter: 30 * time.Second, ResetAfter: 50 * time.Second}, res)
+		require.Equal(t, ratelimit.Result{
+			Limit: 3, Remaining: 1, RetryAfter: 30 * time.Second, ResetAfter: 50 * time.Second, Reason: ratelimit.ReasonLimit,
+		}, res)
 		clock.now = clock.now.Add(res.RetryAfter - 1)
 		require.False(t, ask(12).Allowed, "a nanosecond early")
 		clock.now = clock.now.Add(1)

@@ -512,7 +512,7 @@ func TestAdvise(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, ratelimit.Result{Allowed: true, Limit: 4, Remaining: 1, ResetAfter: 45 * time.Second, Rule: "hard", Advised: true}, res)
 		require.Equal(t, ratelimit.Result{
-			Limit: 2, RetryAfter: 30 * time.Second, ResetAfter: time.Minute, Rule: "soft", Advised: true,
+			Limit: 2, RetryAfter: 30 * time.Second, ResetAfter: time.Minute, Rule: "soft", Advised: true, Reason: ratelimit.ReasonLimit,
 		}, each[0])
 		require.False(t, each[1].Advised)
 		require.Equal(t, ratelimit.ModeAdvise, told[len(told)-1].Mode)

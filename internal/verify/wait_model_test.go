@@ -167,7 +167,7 @@ func (m *waitModel) foretell(line []*modelWaiter, n int, now time.Time) (due tim
 	res = serve(n)
 	due = clock.Now()
 	if !res.Allowed {
-		return time.Time{}, ratelimit.Result{Limit: res.Limit, RetryAfter: ratelimit.Never, ResetAfter: reset}
+		return time.Time{}, ratelimit.Result{Limit: res.Limit, RetryAfter: ratelimit.Never, ResetAfter: reset, Reason: ratelimit.ReasonLimit}
 	}
 	if len(line) > 0 {
 		res.ResetAfter = reset
@@ -210,7 +210,7 @@ func (m *waitModel) take(n int, now time.Time) ratelimit.Result {
 	if due.IsZero() {
 		return res
 	}
-	return ratelimit.Result{Limit: res.Limit, RetryAfter: due.Sub(now), ResetAfter: res.ResetAfter}
+	return ratelimit.Result{Limit: res.Limit, RetryAfter: due.Sub(now), ResetAfter: res.ResetAfter, Reason: ratelimit.ReasonLimit}
 }
 
 // change notes e, which changes the rate or resets the key, and refuses whom that concerns.

@@ -89,7 +89,7 @@ func TestRetryAfterToEdges(t *testing.T) {
 			require.Equal(t, want, ask(0, limit), what...)
 			for _, at := range []time.Duration{0, lasts / 2, lasts - 1} {
 				left := lasts - at
-				want = ratelimit.Result{Limit: limit, RetryAfter: left, ResetAfter: left, Rule: "rule"}
+				want = ratelimit.Result{Limit: limit, RetryAfter: left, ResetAfter: left, Rule: "rule", Reason: ratelimit.ReasonLimit}
 				require.Equal(t, want, ask(at, 1), what...)
 			}
 			require.Equal(t, limit-1, ask(lasts, 1).Remaining, what...)
@@ -183,7 +183,7 @@ func TestClockSetBackOverAnEdge(t *testing.T) {
 			for _, back := range []time.Duration{1, time.Minute, 3 * time.Hour} {
 				clock.Set(edge.Add(-back))
 				left := next.Sub(clock.Now())
-				want := ratelimit.Result{Limit: 2, RetryAfter: left, ResetAfter: left, Rule: "rule"}
+				want := ratelimit.Result{Limit: 2, RetryAfter: left, ResetAfter: left, Rule: "rule", Reason: ratelimit.ReasonLimit}
 				require.Equal(t, want, l.Allow("used in both", "/"), what...)
 				want.RetryAfter, want.ResetAfter = back, back
 				require.Equal(t, want, l.Allow("used before", "/"), what...)

@@ -53,7 +53,7 @@ func grantBy(limit, remaining int, reset time.Duration) ratelimit.Result {
 
 // denyBy is the Result of a denial by the rule "r", whose window ends after the time retry.
 func denyBy(limit, remaining int, retry time.Duration) ratelimit.Result {
-	return ratelimit.Result{Limit: limit, Remaining: remaining, RetryAfter: retry, ResetAfter: retry, Rule: "r"}
+	return ratelimit.Result{Limit: limit, Remaining: remaining, RetryAfter: retry, ResetAfter: retry, Rule: "r", Reason: ratelimit.ReasonLimit}
 }
 
 func utcHour(year int, month time.Month, day, hour int) time.Time {
