@@ -82,11 +82,13 @@ func (l *Log) Recent(now keytable.Instant, per uint64) Recent {
 // of the recent entries are no longer recent. The parameter r describes these entries, and per is the age,
 // in nanoseconds, at which an entry is no longer recent.
 func (l *Log) TimeToLeave(r Recent, n int64, now keytable.Instant, per uint64) time.Duration {
-	base := l.total - uint32(r.Units)
-	i := sort.Search(int(l.older-r.gone), func(i int) bool {
-		return l.upTo(r.gone+uint32(i))-base >= uint32(n)
-	})
-	return time.Duration(per - now.Since(l.entry(r.gone+uint32(i)).at))
+	base, at := l.total-uint32(r.Units), r.gone
+	if at < l.older && l.upTo(at)-base < uint32(n) { // nearly always, one unit has to leave: then it is in the oldest of the entries
+		at += uint32(sort.Search(int(l.older-at), func(i int) bool {
+			return l.upTo(at+uint32(i))-base >= uint32(n)
+		}))
+	}
+	return time.Duration(per - now.Since(l.entry(at).at))
 }
 
 // Trim forgets all entries except the recent entries that r describes.
