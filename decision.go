@@ -314,7 +314,7 @@ func (d *decision) count() {
 	}
 }
 
-// answer writes the answer to the request to res. It returns the index of the rule that gave the answer, or -1.
+// answer sets res to the answer to the request. It returns the index of the rule that gave the answer, or -1.
 func (d *decision) answer(res *Result) (binding int) {
 	n := len(d.rules)
 	if d.custom >= 0 && d.origins[d.custom].by == 0 {

@@ -65,7 +65,7 @@ type OverrideStats struct {
 	Exempted uint64 // requests that an exemption has freed from at least one rule
 	Rated    uint64 // requests for which at least one rule had the rate of an Override
 
-	Blocks, Exemptions, Rates int // Overrides of each effect that have not ended
+	Blocks, Exemptions, Rates int // how many Overrides of each effect have not ended
 }
 
 // String returns o in words. The text may change.

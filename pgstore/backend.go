@@ -82,7 +82,7 @@ func (b *backend) Swap(ctx context.Context, now time.Time, groups []dbstore.Grou
 		switch {
 		case err == nil:
 			return at.UTC(), nil
-		case code == codeLate && again: // the decisions have come too late: now only read the values
+		case code == codeLate && again: // nothing was written, as now is too long ago: ask again, for the values only
 			now = time.Time{}
 			for i := range groups {
 				for j := range groups[i].Changes {
@@ -203,7 +203,7 @@ func (b *backend) probe(ctx context.Context) error {
 
 // The error codes (SQLSTATE) of the server after which Swap does something special.
 const (
-	codeLate          = "RL001" // the SQL functions of the schema raise this error if a decision has come too late
+	codeLate          = "RL001" // the functions of the schema raise this error if a row was locked for so long that now is more than 50 ms ago
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
 )

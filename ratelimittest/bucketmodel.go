@@ -247,7 +247,7 @@ func (m *bucket) owed(u *big.Int) *big.Int {
 	return m.debt(u, m.changed.owed)
 }
 
-// queued returns how many parts of a token are still in the queue of a leaky bucket at the instant u.
+// queued returns how much of what a leaky bucket granted is still in its queue at the instant u, in the unit of the method debt.
 func (m *bucket) queued(u *big.Int) *big.Int {
 	if m.changed == nil {
 		return m.debt(u, nil)

@@ -31,9 +31,9 @@ func (r Rate) sharesWindows(q Rate) bool { return r.Per == q.Per && calendar.Ali
 // sameWindows reports whether both rates count units in the same windows.
 func (r Rate) sameWindows(q Rate) bool { return r.Per == q.Per && r.Window == q.Window }
 
-// reduced divides Requests and Per of the rate r by their greatest common divisor, and sets Burst if
-// it is 0. A bucket decides the same at both rates: 20 per 2 s becomes 10 per second. The rate r must
-// be valid.
+// reduced returns the rate r in lowest terms: Requests and Per, in nanoseconds, are divided by their greatest common
+// divisor, so that 20 per 2 s becomes 1 per 100 ms. If Burst is 0, the result has the Requests of r as its Burst. A bucket
+// decides the same at r and at the result. The rate r must be valid.
 func (r Rate) reduced() Rate {
 	burst := r.Burst
 	if burst == 0 {

@@ -102,15 +102,15 @@ func (t *Timeline) Ring(now keytable.Instant, d time.Duration) (rings <-chan tim
 	return timer.C, func() { timer.Stop() }
 }
 
-// after sets an alarm that rings once the duration d has passed since the instant now. It calls the function
-// in the parameter set: the method After of the clock, which counts from the moment when it is called. If the
-// clock were moved by hand between the instant now and that moment, the alarm would ring too late or never. So
+// after sets an alarm that rings once the duration d has passed since the instant now. It sets the alarm with
+// the function that it is given as set: the method After of the clock, which counts from the moment when it is called. If
+// the clock were moved by hand between the instant now and that moment, the alarm would ring too late or never. So
 // Timeline.after reads the clock again once the alarm is set. If the clock has moved, it sets the alarm
 // again.
 //
-// A clock that is not moved by hand moves between any two readings, but no further than the machine's
-// clock does. If the clock moves like that three times in a row, Timeline.after accepts the alarm, which
-// then rings late by the time that one reading takes. It accepts the 100th alarm in any case.
+// A clock that runs by itself has always moved, but no further than the machine's clock. If that is so for three
+// alarms in a row, Timeline.after takes the clock for one that runs, and keeps the third alarm, which may ring late by the
+// time between two readings. It keeps the 100th alarm in any case.
 func (t *Timeline) after(set func(time.Duration) <-chan time.Time, now keytable.Instant, d time.Duration) <-chan time.Time {
 	var rings <-chan time.Time
 	for round, running := 0, 0; round < 100 && running < 3; round++ {

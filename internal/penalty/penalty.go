@@ -17,7 +17,10 @@ type Rule struct {
 	After  int           // how many denials begin a block
 	Within time.Duration // denials count together if they come within this time of the first one
 	For    time.Duration // how long the first block lasts
-	Most   time.Duration // longest block; a block that begins within this time of the last one's end is twice as long; if 0, all last For
+
+	// Most is how long the longest block lasts. A block that begins less than Most after the end of the one before is twice
+	// as long as that. If Most is 0, every block has the length of the field For.
+	Most time.Duration
 }
 
 // Whose says to which client and address a key belongs, so that the blocks of all their keys can be ended together.
