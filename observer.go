@@ -148,7 +148,7 @@ func (vs *verdicts) from(i int) answerer {
 // ModeShadow or ModeAdvise that was asked. binding is the index in rules of the rule that gave res, or -1.
 func (l *RateLimiter) tell(ctx context.Context, req *Request, rules []*activeRule, vs *verdicts, binding int, res *Result, err error) {
 	if binding >= 0 || len(rules) == 0 {
-		l.observe(ctx, req, rules, vs, binding, res, err)
+		vs.tell(ctx, l, req, rules, binding, res, err)
 	}
 	for i := range vs.parts {
 		p, by := &vs.parts[i], vs.from(i)
@@ -157,13 +157,13 @@ func (l *RateLimiter) tell(ctx context.Context, req *Request, rules []*activeRul
 		}
 		res := resultOf(p, &origin{by: by})
 		res.Rule = rules[i].Name
-		l.observe(ctx, req, rules, vs, i, &res, err)
+		vs.tell(ctx, l, req, rules, i, &res, err)
 	}
 }
 
-// observe calls the observer with the Result res of the rule with the index i in rules, or of no rule if i is -1. A panic is
-// dropped, so that it changes no decision.
-func (l *RateLimiter) observe(ctx context.Context, req *Request, rules []*activeRule, vs *verdicts, i int, res *Result, err error) {
+// tell calls the observer of l with the Result res of the rule with the index i in rules, or of no rule if i is -1. A panic in
+// the observer is dropped, so that it changes no decision.
+func (vs *verdicts) tell(ctx context.Context, l *RateLimiter, req *Request, rules []*activeRule, i int, res *Result, err error) {
 	defer func() { _ = recover() }()
 	var told Decision // not a literal, and passed on only once, because a Decision is large: each copy takes some nanoseconds
 	told.Result, told.Cost, told.Source = *res, max(req.Cost, 1), SourceNone

@@ -117,9 +117,9 @@ func (c *storeCaller) recordPart(d *decision) uint64 {
 }
 
 // ask returns the Ask by which the store decides on req for the rule r at this rate. The caller sets its field N.
-func (r *activeRule) ask(req *Request, rate Rate) Ask {
-	ask := Ask{Rule: r.remote.name, Key: r.key.text(req), Algorithm: r.Algorithm, Rate: rate, Shadow: !r.enforces(), Warmup: r.Warmup,
-		Penalty: r.Penalty}
+func (r *activeRule) ask(req *Request, rate Rate) (ask Ask) {
+	ask.Rule, ask.Key, ask.Algorithm, ask.Shadow = r.remote.name, r.key.text(req), r.Algorithm, !r.enforces()
+	ask.Rate, ask.Warmup, ask.Penalty = rate, r.Warmup, r.Penalty
 	if r.key.OfClient() {
 		ask.Client = req.Client
 	}

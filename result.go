@@ -109,7 +109,7 @@ func (r Result) String() string { return explained.Result(r).String() }
 // unlimited is the answer to a request to which no limit applies.
 var unlimited = Result{Allowed: true, Limit: -1, Remaining: -1}
 
-// fill copies the verdict v of an algorithm to res, field by field. It does not set Delay, Rule and Degraded.
+// fill copies the verdict v of an algorithm to res, field by field. Of the other fields it only sets Reason, for a denial.
 func fill(res *Result, v *engine.Verdict) {
 	if res.Allowed = v.RetryAfter == 0; !res.Allowed {
 		res.Reason = ReasonLimit

@@ -155,8 +155,9 @@ const maxPlain = 4
 
 // A ruleGroup holds the rules that apply to an endpoint.
 type ruleGroup struct {
-	// plain is true if the fast path, RateLimiter.takePlain, can decide. Then no rule calls a function of the user. The group
-	// has 1 to maxPlain rules with state in this process, or a single rule in ModeEnforce with state in a store.
+	// plain is true if the fast path, RateLimiter.takePlain, can decide. The group then has 1 to maxPlain rules with state in this
+	// process, or a single rule in ModeEnforce with state in a store. No rule calls a function of the user, has a Penalty or has an
+	// Unlimited tier.
 	plain bool
 
 	// counted is true if a rule has a Unit or counts what is running, so that it does not apply to every request.
