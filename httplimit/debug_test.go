@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -349,6 +350,35 @@ func TestDebugStoreDown(t *testing.T) {
 	assert.Contains(t, report["problem"], "<b>down</b>")
 	assert.NotNil(t, report["explanation"], "the failure policy has an answer")
 	assert.EqualValues(t, 1, report["store"].(map[string]any)["open"])
+}
+
+// TestDebugShowsEachField fails if a field of Rule is not in the report.
+func TestDebugShowsEachField(t *testing.T) {
+	store, err := ratelimit.NewMemoryStore()
+	require.NoError(t, err)
+	l, _ := limited(t, []ratelimit.Rule{{
+		Name: "all", Endpoint: "/all", Additional: true, Key: ratelimit.KeyIP, Unit: "tokens", Mode: ratelimit.ModeAdvise,
+		Rate: ratelimit.PerHour(100), Tiers: map[string]ratelimit.Rate{"paid": ratelimit.PerHour(200)},
+		Resolve: func(ratelimit.Request) (ratelimit.Rate, bool) { return ratelimit.Rate{}, false },
+		Warmup:  ratelimit.Warmup{From: 10, Over: 7 * 24 * time.Hour}, OnStoreError: ratelimit.FailClosed,
+		Penalty: ratelimit.Penalty{After: 3, Within: time.Minute, For: time.Hour},
+	}}, nil, ratelimit.WithName("n"), ratelimit.WithStore(store))
+	_, err = l.Check(t.Context(), ratelimit.Request{Endpoint: "/all", IP: "192.0.2.1", Costs: []ratelimit.Cost{{Unit: "tokens", N: 1}}})
+	require.NoError(t, err)
+	rule := asJSON(t, l, "")["rules"].([]any)[0].(map[string]any)
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[ratelimit.Rule]()) {
+		name := strings.ToLower(f.Name[:1]) + f.Name[1:]
+		if f.IsExported() && name != "limiter" { // a rule has a Limiter or an Algorithm
+			assert.NotEmpty(t, rule[name], name)
+		}
+	}
+	_, page := debug(t, l, http.MethodGet, "")
+	for _, text := range []string{
+		"warm-up: a new key gets 10, and the full limit after 168h", "penalty: blocked for 1h after 3 denials in 1m",
+		"on a store error: <bdi>closed</bdi>",
+	} {
+		assert.Contains(t, page, text)
+	}
 }
 
 // picture is the page of the shop, from which docs/debug/page.png is drawn.

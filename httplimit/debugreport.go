@@ -37,9 +37,13 @@ type debugRule struct {
 	Rate       string            `json:"rate,omitempty"` // empty for a custom limiter
 	Resolve    bool              `json:"resolve,omitempty"`
 	Tiers      map[string]string `json:"tiers,omitempty"`
+	Warmup     string            `json:"warmup,omitempty"`
 	Penalty    string            `json:"penalty,omitempty"`
-	Counts     map[string]uint64 `json:"counts"` // each count of RuleStats, by the name of its field, such as "Denied"
-	LiveKeys   int               `json:"liveKeys"`
+	// OnStoreError is the failure policy, such as "open". It is empty if no store was called yet and the rule has no custom limiter.
+	OnStoreError string `json:"onStoreError,omitempty"`
+
+	Counts   map[string]uint64 `json:"counts"` // each count of RuleStats, by the name of its field, such as "Denied"
+	LiveKeys int               `json:"liveKeys"`
 }
 
 // A debugDenials says how many requests a rule has denied.
@@ -74,6 +78,9 @@ func newDebugReport(ctx context.Context, l *ratelimit.RateLimiter, query url.Val
 	for _, s := range l.Stats() {
 		stats[s.Rule] = s
 	}
+	if s := l.StoreStats(); s.Parts > 0 {
+		d.Store = &debugStore{s.Parts, s.Open, s.Opened, textOf(s.LastError)}
+	}
 	for i := range rules {
 		d.add(&rules[i], stats[rules[i].Name])
 	}
@@ -85,9 +92,6 @@ func newDebugReport(ctx context.Context, l *ratelimit.RateLimiter, query url.Val
 
 	live, err := l.Overrides(ctx)
 	d.Overrides = debugOverrides{Live: append([]ratelimit.Override{}, live...), Stats: l.OverrideStats(), Problem: textOf(err)}
-	if s := l.StoreStats(); s.Parts > 0 {
-		d.Store = &debugStore{s.Parts, s.Open, s.Opened, textOf(s.LastError)}
-	}
 	if req, ok := askedRequest(query); ok {
 		e, err := l.Explain(ctx, req)
 		d.Problem = textOf(err)
@@ -110,7 +114,11 @@ func textOf(err error) string {
 func (d *debugReport) add(r *ratelimit.Rule, s ratelimit.RuleStats) {
 	out := debugRule{
 		Name: r.Name, Endpoint: r.Endpoint, Key: string(r.Key), Algorithm: string(r.Algorithm), Mode: string(r.Mode), Additional: r.Additional,
-		Unit: r.Unit, Resolve: r.Resolve != nil, Penalty: penaltyText(r.Penalty), Counts: make(map[string]uint64), LiveKeys: s.LiveKeys,
+		Unit: r.Unit, Resolve: r.Resolve != nil, Warmup: warmupText(r.Warmup), Penalty: penaltyText(r.Penalty),
+		Counts: make(map[string]uint64), LiveKeys: s.LiveKeys,
+	}
+	if d.Store != nil || r.Limiter != nil {
+		out.OnStoreError = r.OnStoreError.String()
 	}
 	if r.Limiter == nil {
 		out.Rate = r.Rate.String()
@@ -148,6 +156,14 @@ func rateText(rate ratelimit.Rate) string {
 		return "unlimited"
 	}
 	return rate.String()
+}
+
+// warmupText returns the Warmup w in words, or "" if it is zero.
+func warmupText(w ratelimit.Warmup) string {
+	if w.From == 0 {
+		return ""
+	}
+	return fmt.Sprintf("a new key gets %d, and the full limit after %s", w.From, shortText(w.Over))
 }
 
 // penaltyText returns the Penalty p in words, or "" if it is zero.
