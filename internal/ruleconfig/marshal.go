@@ -3,6 +3,7 @@ package ruleconfig
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"reflect"
 )
 
@@ -13,6 +14,9 @@ func Marshal(values map[string]any) ([]byte, error) {
 	text := bytes.NewBufferString("{")
 	for _, f := range RuleFields {
 		v := reflect.ValueOf(values[f.Name])
+		if !v.IsValid() {
+			return nil, fmt.Errorf("ruleconfig: Marshal: no value for the field %q", f.Name)
+		}
 		optional := f.Kind != AlgorithmName && f.Kind != AlgoConfig
 		if optional && (v.IsZero() || v.Kind() == reflect.Map && v.Len() == 0) {
 			continue

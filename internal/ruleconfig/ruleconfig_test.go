@@ -269,6 +269,10 @@ func TestMarshal(t *testing.T) {
 	values["name"] = func() {}
 	_, err = ruleconfig.Marshal(values)
 	require.EqualError(t, err, "json: unsupported type: func()")
+
+	delete(values, "name")
+	_, err = ruleconfig.Marshal(values)
+	assert.EqualError(t, err, `ruleconfig: Marshal: no value for the field "name"`)
 }
 
 func TestNameOf(t *testing.T) {

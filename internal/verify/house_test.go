@@ -48,6 +48,31 @@ func TestRootSize(t *testing.T) {
 	assert.LessOrEqual(t, len(tests), maxRootTestFiles, "test files")
 }
 
+// TestMap fails if CONTRIBUTING.md does not say what a file of the root or of redisstore, or a package in internal, is for.
+func TestMap(t *testing.T) {
+	text, err := os.ReadFile("../../CONTRIBUTING.md")
+	require.NoError(t, err)
+	parts := strings.Split(string(text), "\n### ")
+	places := map[string]string{"The root\n": "../../*.go", "redisstore\n": "../../redisstore/*.go", "internal\n": "../../internal/*"}
+	for _, part := range parts {
+		for title, pattern := range places {
+			if !strings.HasPrefix(part, title) {
+				continue
+			}
+			delete(places, title)
+			paths, err := filepath.Glob(pattern)
+			require.NoError(t, err)
+			require.Greater(t, len(paths), 10, title)
+			for _, path := range paths {
+				if name := filepath.Base(path); !strings.HasSuffix(name, "_test.go") && name != "doc.go" {
+					assert.Contains(t, part, "`"+name+"`", title)
+				}
+			}
+		}
+	}
+	assert.Empty(t, places, "parts of CONTRIBUTING.md")
+}
+
 // maxFileBytes is the largest size of a file in the repository. A program that go build leaves behind is larger.
 const maxFileBytes = 512 << 10
 
