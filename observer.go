@@ -130,10 +130,10 @@ type verdicts struct {
 	parts   []engine.Part
 	origins []origin // what answered for each part; if nil, the next field says what answered for all parts
 	by      answerer
-	now     instant // the time of the decision
-	ruled   bool    // whether an override blocks the request, or exempts it from a rule
-	whom    uint64  // if an override blocks the request, a hash of the client and IP
-	took    time.Duration
+	now     instant       // the time of the decision
+	ruled   bool          // whether an override blocks the request, or exempts it from a rule
+	whom    uint64        // if an override blocks the request, a hash of the client and IP
+	took    time.Duration // how long the decision took
 }
 
 // from returns what answered for the rule with the index i in the slices of vs.

@@ -382,7 +382,8 @@ func (s *endingStore) Take(ctx context.Context, asks []ratelimit.Ask) ([]ratelim
 	return s.MemoryStore.Take(ctx, asks)
 }
 
-// TestReasons denies requests for each reason. Every way to ask, and the observer, say the same reason, in memory and over a store.
+// TestReasons denies requests for each reason. Check, CheckAll, Peek, Explain, Reserve and the observer say the same reason, in memory
+// and over a store.
 func TestReasons(t *testing.T) {
 	one := ratelimit.PerHour(1)
 	for name, limit := range map[string]ratelimit.Rule{
@@ -418,7 +419,8 @@ func TestReasons(t *testing.T) {
 					res, _ := l.Check(t.Context(), req)
 					peeked, _ := l.Peek(t.Context(), req)
 					explained, _ := l.Explain(t.Context(), req)
-					answers = append(answers, res, peeked, explained.Result)
+					all, _, _ := l.CheckAll(t.Context(), req, nil)
+					answers = append(answers, res, peeked, explained.Result, all)
 				}
 				if endpoint != "/custom" {
 					held, _ := l.Reserve(t.Context(), req, time.Hour)

@@ -381,7 +381,7 @@ func (c *storeCaller) fallBack(d *decision, err error) {
 	d.failed = storeError(err)
 	for i, r := range d.stored() {
 		p, o := &d.parts[i], &d.origins[i]
-		o.by, p.Delay = byPolicy, 0 // an earlier call for d, which did not fail, may have set a Delay
+		o.by, o.bar.Blocks, p.Delay = byPolicy, false, 0 // an earlier call for d, which did not fail, may have set the last two
 		if p.Keys = r.remote.local; p.Keys == nil {
 			p.Verdict = r.remote.policy.verdict(o.rate)
 		} else if p.Want.Rate != nil {

@@ -66,7 +66,7 @@ type Result struct {
 	// Rule is the name of the rule that the other fields describe, or empty outside a [RateLimiter].
 	Rule string
 
-	// Reason says why the request was denied. It is one of the constants, or empty for a grant.
+	// Reason says why the request was denied. It is one of the constants. It is empty for a grant and in the zero Result.
 	Reason Reason
 }
 
@@ -75,11 +75,11 @@ type Reason = string
 
 // The values of [Result.Reason].
 const (
-	ReasonLimit  Reason = "limit"  // the limit is reached
+	ReasonLimit  Reason = "limit"  // fewer units are left than the request costs
 	ReasonPolicy Reason = "policy" // a [FailurePolicy] has denied the request, because the store or a custom limiter has failed
 
-	// ReasonBusy is for a rule with [AlgorithmInFlight]: other requests are running. RetryAfter is then an upper bound. If
-	// another rule denies the request too, the Result is that of the other rule.
+	// ReasonBusy is for a rule with [AlgorithmInFlight]: other requests are running. RetryAfter is then an upper bound, or [Never]
+	// if the request costs more than the limit. If another rule denies the request too, the Result is that of the other rule.
 	ReasonBusy Reason = "busy"
 
 	ReasonPenalty  Reason = "penalty"  // the key is blocked by the rule's [Penalty]; RetryAfter says for how long
@@ -109,7 +109,8 @@ func (r Result) String() string { return explained.Result(r).String() }
 // unlimited is the answer to a request to which no limit applies.
 var unlimited = Result{Allowed: true, Limit: -1, Remaining: -1}
 
-// fill copies the verdict v of an algorithm to res, field by field. Of the other fields it only sets Reason, for a denial.
+// fill copies the verdict v of an algorithm to res, field by field. Of the other fields it only
+// sets Reason, for a denial; it does not clear the Reason of an earlier answer in res.
 func fill(res *Result, v *engine.Verdict) {
 	if res.Allowed = v.RetryAfter == 0; !res.Allowed {
 		res.Reason = ReasonLimit

@@ -49,7 +49,7 @@ func (l *RateLimiter) denyBehindRetries(ctx context.Context, d *decision) (last 
 		if r.Name == answer.rule {
 			p.Limit, p.Left, p.RetryAfter = int64(answer.res.Limit), 0, max(wait, 1)
 			p.ResetAfter = max(answer.res.ResetAfter-time.Duration(max(now, last.At).Since(last.At)), wait)
-			d.origins[i].by = answer.by
+			d.origins[i].by, d.origins[i].bar.Blocks = answer.by, answer.res.Reason == ReasonPenalty
 		}
 	}
 	d.Outcome, d.uncounted, d.noStrike = engine.Outcome{Now: now}, true, true

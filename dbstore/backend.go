@@ -41,9 +41,9 @@ type Change struct {
 	Old []byte // the value that the row must have; nil means that there must be no row
 	New []byte // the value to write; nil means to delete the row. If New equals Old, Swap only compares, and writes nothing
 
-	Read    bool      // whether the Store only asks for the Value; Old and New are then not used, and the group is not written
+	Read    bool      // whether the Store only asks for the Value; Old and New are then not used, and Swap does not set Done of the group
 	Expires time.Time // the time from which on the row may be deleted; zero if New is nil
-	Value   []byte    // set by Swap if the group is not written: the value that the row has, or nil if there is no row
+	Value   []byte    // set by Swap if it does not set Done of the group: the value that the row has, or nil if there is no row
 }
 
 // NotDone returns an error that wraps err and tells the Store that no group was done. [Backend.Swap] can return such an error.

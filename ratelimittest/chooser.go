@@ -128,10 +128,10 @@ func up(d, unit time.Duration) time.Duration {
 	return d
 }
 
-// rounded returns the result with its Durations rounded up to a multiple of unit. ReasonLimit becomes an empty Reason, because
-// limiters and stores need not set it.
+// rounded returns the result with its Durations rounded up to a multiple of unit. The ReasonLimit of a denial becomes an
+// empty Reason, because limiters and stores need not set it.
 func rounded(res ratelimit.Result, unit time.Duration) ratelimit.Result {
-	if res.Reason == ratelimit.ReasonLimit {
+	if !res.Allowed && res.Reason == ratelimit.ReasonLimit {
 		res.Reason = ""
 	}
 	res.RetryAfter, res.ResetAfter, res.Delay = up(res.RetryAfter, unit), up(res.ResetAfter, unit), up(res.Delay, unit)

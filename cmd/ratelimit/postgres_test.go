@@ -208,8 +208,8 @@ func TestTopTiersOfPostgres(t *testing.T) {
 
 shop:/a: TokenBucket 20/d, 2 keys
 key +left  of +denied for +as new after
-bob +0 +20 +1h12m +1d
-carol +60 +90 +- +1h12m
+bob +0 +20 +1h1(2m|1m5\S+) +(1d|23h59m5\S+)
+carol +60 +90 +- +1h1(2m|1m5\S+)
 
 shop:/b: SlidingWindowCounter 20/d, 2 keys
 key +left +of +denied for +as new after

@@ -432,7 +432,7 @@ func TestTopTiers(t *testing.T) {
 	}
 	got := do(t, "top", "redis://"+address, "-config", "tiers.json")
 	require.Equal(t, exitOK, got.code, got.err)
-	require.Regexp(t, `\nbob +0 +20 +1h12m +1d\ncarol +60 +90 +- +1h12m\n$`, got.out)
+	require.Regexp(t, `\nbob +0 +20 +1h1(2m|1m5\S+) +(1d|23h59m5\S+)\ncarol +60 +90 +- +1h1(2m|1m5\S+)\n$`, got.out)
 }
 
 // TestTopWrongName names a limiter that the server does not have.

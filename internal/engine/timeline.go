@@ -103,13 +103,13 @@ func (t *Timeline) Ring(now keytable.Instant, d time.Duration) (rings <-chan tim
 }
 
 // after sets an alarm that rings once the duration d has passed since the instant now. It sets the alarm with
-// the function that it is given as set: the method After of the clock, which counts from the moment when it is called. If
+// its parameter set, the method After of the clock, which counts from the moment when it is called. If
 // the clock were moved by hand between the instant now and that moment, the alarm would ring too late or never. So
 // Timeline.after reads the clock again once the alarm is set. If the clock has moved, it sets the alarm
 // again.
 //
 // A clock that runs by itself has always moved, but no further than the machine's clock. If that is so for three
-// alarms in a row, Timeline.after takes the clock for one that runs, and keeps the third alarm, which may ring late by the
+// alarms in a row, Timeline.after assumes that the clock runs by itself, and keeps the third alarm, which may ring late by the
 // time between two readings. It keeps the 100th alarm in any case.
 func (t *Timeline) after(set func(time.Duration) <-chan time.Time, now keytable.Instant, d time.Duration) <-chan time.Time {
 	var rings <-chan time.Time

@@ -83,7 +83,7 @@ func (l *Log) Recent(now keytable.Instant, per uint64) Recent {
 // in nanoseconds, at which an entry is no longer recent.
 func (l *Log) TimeToLeave(r Recent, n int64, now keytable.Instant, per uint64) time.Duration {
 	base, at := l.total-uint32(r.Units), r.gone
-	if at < l.older && l.upTo(at)-base < uint32(n) { // nearly always, one unit has to leave: then it is in the oldest of the entries
+	if at < l.older && l.upTo(at)-base < uint32(n) { // usually one unit must leave, and the oldest recent entry has it
 		at += uint32(sort.Search(int(l.older-at), func(i int) bool {
 			return l.upTo(at+uint32(i))-base >= uint32(n)
 		}))

@@ -58,7 +58,7 @@ type Result struct {
 	ResetAfter       time.Duration // time until the key is as if never used
 	Delay            time.Duration // how long the caller should wait before a granted request goes on
 	Rule             string        // name of the rule to which Limit, Remaining and the times belong
-	Reason           string        // why the request was denied, if not because the limit is reached: "penalty", "busy" and so on
+	Reason           string        // why the request was denied, such as "limit" or "penalty"; empty for a grant
 }
 
 // String returns r in words, such as `denied, 0 of 100 remain, retry after 600ms, reset after 1m0s, by rule "/search"`.

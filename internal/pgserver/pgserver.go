@@ -139,8 +139,8 @@ func (s *Server) Run(ctx context.Context) error {
 		args = append(args, "-c", set)
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), path, args...)
-	// The output goes through a pipe and not right into the file: Wait returns when no process has the pipe any more, so also the
-	// children have ended, or after WaitDelay.
+	// The output goes through a pipe, not directly into the file. Wait then returns when all processes that have the pipe have ended,
+	// the children too, but at most WaitDelay after the main process.
 	output := struct{ io.Writer }{log}
 	cmd.SysProcAttr, cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = s.As, s.Dir, &output, &output, 10*time.Second
 	if err := cmd.Start(); err != nil {
@@ -184,7 +184,7 @@ func (s *Server) Stop() {
 }
 
 // Kill ends the main process of the Server at once, if it runs. Its children end by themselves as soon as they notice, and Kill waits
-// for them: until then they have the port and the files.
+// for them, for 10 seconds at most: until then they keep the port and the files.
 func (s *Server) Kill() {
 	s.end(syscall.SIGKILL)
 }

@@ -17,7 +17,7 @@ const (
 )
 
 // A Decision is one decision of a limiter, as a [Log] writes it. The log line leaves out Tier, Reason and Err if they are not
-// set. It leaves out Client, Endpoint and IP if all three are empty.
+// set, and a Reason that is "limit" or "policy". It leaves out Client, Endpoint and IP if all three are empty.
 type Decision struct {
 	Kind // the rule, the key and the outcome; its field Key is set even if something has failed
 
@@ -27,7 +27,7 @@ type Decision struct {
 	RetryAfter  time.Duration // how long to wait after a denial
 	Source      string        // what has decided, such as "memory"
 	FromStore   bool          // whether the store has answered
-	Reason      string        // why the request was denied, such as "penalty"; empty if it was granted or the limit was reached
+	Reason      string        // why the request was denied, such as "penalty"; empty if it was granted
 	Err         error         // what has failed, or nil
 
 	Client, Endpoint, IP string // the request's client, endpoint and address; empty if they must not be written

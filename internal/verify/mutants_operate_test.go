@@ -356,4 +356,10 @@ var operateMutants = []mutant{
 		new: "false {",
 		by:  "^TestReasonBehindAnOpenBreaker$", why: "the denial of a failure policy looks like that of a limit",
 	},
+	{
+		name: "who is denied behind a waiter is not told of the block", file: "rulewait.go",
+		old: "answer.by, answer.res.Reason == ReasonPenalty",
+		new: "answer.by, false",
+		by:  "^TestReasonBehindAWaiter$", why: "the key is blocked by a penalty, for which the waiter in front waits too",
+	},
 }

@@ -266,6 +266,37 @@ func TestReasonBehindAnOpenBreaker(t *testing.T) {
 	require.Equal(t, 1, l.StoreStats().Open)
 }
 
+// TestReasonBehindAWaiter asks for a key whose block a caller of Wait waits for: the denial is still by the penalty.
+func TestReasonBehindAWaiter(t *testing.T) {
+	for _, stored := range []bool{false, true} {
+		clock := ratelimit.NewFakeClock(time.Unix(1e9, 0))
+		opts := []ratelimit.Option{ratelimit.WithClock(clock), ratelimit.WithName("n")}
+		if stored {
+			store, err := ratelimit.NewMemoryStore(ratelimit.WithClock(clock))
+			require.NoError(t, err)
+			opts = append(opts, ratelimit.WithStore(store))
+		}
+		l, err := ratelimit.New([]ratelimit.Rule{{Name: "r", Endpoint: "/", Rate: ratelimit.PerHour(1),
+			Penalty: ratelimit.Penalty{After: 1, Within: time.Minute, For: 3 * time.Hour}}}, nil, opts...)
+		require.NoError(t, err)
+		require.True(t, l.Allow("c", "/").Allowed)
+		require.False(t, l.Allow("c", "/").Allowed, "a strike, which begins a block")
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := l.Wait(ctx, ratelimit.Request{Client: "c", Endpoint: "/"})
+			done <- err
+		}()
+		clock.BlockUntil(1)
+		require.Equal(t, ratelimit.ReasonPenalty, l.Allow("c", "/").Reason, "store: %v", stored)
+		res, err := l.Peek(t.Context(), ratelimit.Request{Client: "c", Endpoint: "/"})
+		require.NoError(t, err)
+		require.Equal(t, ratelimit.ReasonPenalty, res.Reason, "store: %v, Peek", stored)
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled)
+	}
+}
+
 // A knowingStore is a ledgerStore that knows a denial while it is told to.
 type knowingStore struct {
 	*ledgerStore
