@@ -117,14 +117,6 @@ func resultOf(p *engine.Part, o *origin) (res Result) {
 	return res
 }
 
-// answer writes the verdict v on a request to which only the rule r applies to res. degraded is true if a failure policy answers.
-func (r *activeRule) answer(res *Result, v *engine.Verdict, degraded bool) {
-	fill(res, v)
-	if res.Rule, res.Degraded = r.resultName(), degraded; degraded && !res.Allowed {
-		res.Reason = ReasonPolicy
-	}
-}
-
 // verdicts holds the answers of all rules for one request, for the observer.
 type verdicts struct {
 	parts   []engine.Part

@@ -389,6 +389,14 @@ func (l *RateLimiter) takePlain(ctx context.Context, g *ruleGroup, req *Request,
 	}
 }
 
+// answer writes the verdict v on a request to which only the rule r applies to res. degraded is true if a failure policy answers.
+func (r *activeRule) answer(res *Result, v *engine.Verdict, degraded bool) {
+	fill(res, v)
+	if res.Rule, res.Degraded = r.resultName(), degraded; degraded && !res.Allowed {
+		res.Reason = ReasonPolicy
+	}
+}
+
 // takeSeveral does the work of takePlain for several rules, or for one shadow rule. rules are the rules of the group g
 // that apply to req, and parts has one zero Part for each of them.
 func (l *RateLimiter) takeSeveral(

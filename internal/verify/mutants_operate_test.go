@@ -351,7 +351,7 @@ var operateMutants = []mutant{
 		by:  "^TestPropertiesOfFailLocal$", why: "the denial of a failure policy looks like that of a limit",
 	},
 	{
-		name: "a policy for the only rule has no reason of its own", file: "observer.go",
+		name: "a policy for the only rule has no reason of its own", file: "ratelimit.go",
 		old: "degraded && !res.Allowed {",
 		new: "false {",
 		by:  "^TestReasonBehindAnOpenBreaker$", why: "the denial of a failure policy looks like that of a limit",
