@@ -76,7 +76,8 @@ type Rule struct {
 	Resolve func(Request) (Rate, bool)
 
 	// Limiter, if it is not nil, decides in place of Algorithm and Rate. Of the rules for a request, at most one may have
-	// a Limiter; see [RateLimiter.Check]. The Reason of its denials is always [ReasonLimit].
+	// a Limiter; see [RateLimiter.Check]. A Reason that it sets is not used: its denials have [ReasonLimit], or [ReasonPolicy] if
+	// they are Degraded.
 	Limiter Limiter
 
 	// Mode says whether the rule denies requests. Empty means [ModeEnforce].
